@@ -1,11 +1,11 @@
 /* hetero_nccl.h: the C ABI of libhetero_nccl.so: collectives among GPUs, by NCCL.
  *
  * The library exports one function, hetero_nccl_get_api, which returns a table of functions, or NULL for an unknown
- * version. NCCL itself is opened at run time. One thread at a time may use a communicator, except for stop, which any
- * thread may call until close. No exception leaves the library.
+ * version. The library opens NCCL at run time. Only one thread at a time may use a communicator. Any thread may call
+ * stop, until close. No exception leaves the library.
  *
- * dtype has the values of tensor.DType, reduce those of collective.Reduce, kind those of signature.Kind.
- */
+ * Values of the fields of a call: dtype has those of tensor.DType, reduce those of collective.Reduce, and kind those of
+ * signature.Kind. */
 #ifndef HETERO_NCCL_H
 #define HETERO_NCCL_H
 
@@ -34,7 +34,7 @@ typedef enum hetero_nccl_status {
 
 typedef struct hetero_nccl_facts {
   int32_t version,
-      built_for; /* codes in the form of ncclGetVersion: of the opened library; of the header used at compile time */
+      built_for; /* codes in the form of ncclGetVersion: of the opened library, and of the header at compile time */
   char path[HETERO_NCCL_TEXT];
 } hetero_nccl_facts;
 
@@ -48,7 +48,7 @@ typedef struct hetero_nccl_options {
 typedef struct hetero_nccl_call {
   int32_t kind, dtype, reduce, root;
   int64_t elements;
-  int64_t timeout_ns; /* limit; 0: no limit */
+  int64_t timeout_ns; /* time limit; 0: no limit */
   char text[HETERO_NCCL_TEXT];
 } hetero_nccl_call;
 
@@ -61,21 +61,22 @@ typedef struct hetero_nccl_api {
   int32_t (*library)(hetero_nccl_facts *, char *error);
   /* Returns the PCI bus id of a GPU, which is unique in a machine. bus_id has 32 bytes. */
   int32_t (*bus_id)(int32_t device, char *bus_id, char *error);
-  /* Creates the id of a communicator. One rank calls it and sends the id to all others. */
+  /* Creates the id of a communicator. One rank calls it, and sends the id to all others. */
   int32_t (*unique_id)(uint8_t *id, char *error);
 
   int32_t (*create)(const hetero_nccl_options *, hetero_nccl_comm **, char *error);
-  /* Joins the other ranks. Returns when all have joined, the time limit expires or stop is called. After any status but
-   * OK only close may be called. */
+  /* Joins the other ranks. Returns when all have joined, when the time limit expires, or when stop is called. After any
+   * status other than OK, the caller may only call close. */
   int32_t (*connect)(hetero_nccl_comm *, int64_t timeout_ns, char *error);
   /* Performs one operation on the communicator's stream, and waits for it without blocking the GPU. buffer is device
-   * memory whose content is ready. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. After any
-   * status but OK only close may be called. On return nothing accesses the buffer. */
+   * memory whose content is ready. counts has the number of elements of each rank's part, for ALL_GATHER and
+   * REDUCE_SCATTER. On return, nothing accesses the buffer. After any status other than OK, the caller may only call
+   * close. */
   int32_t (*run)(hetero_nccl_comm *, hetero_nccl_call *, void *buffer, const int64_t *counts);
   /* Ends the current connect or run, or the next one. */
   void (*stop)(hetero_nccl_comm *);
-  /* orderly: all operations that this rank began have ended without error. Returns even if NCCL or the GPU hangs: the
-   * status is then FAILED, and error names the resources that are leaked. */
+  /* orderly states that all operations that this rank began have ended without error. The call returns even if NCCL or
+   * the GPU hangs: the status is then FAILED, and error names the resources that are leaked. */
   int32_t (*close)(hetero_nccl_comm *, int32_t orderly, char *error);
 } hetero_nccl_api;
 

@@ -1,6 +1,8 @@
-// batchnorm.cu: two experiments, compared with the kernels of cuda/src/batchnorm.cu. For the statistics of each
-// channel, variants differ in the shape of blocks, in the number of rows in flight, and in the threads that add the
-// blocks' sums. For batch normalisation with ReLU, variants differ in the number of rows in flight.
+// batchnorm.cu: two experiments, compared with the kernels of cuda/src/batchnorm.cu.
+//
+//   - Statistics of each channel: variants differ in the shape of blocks, in the number of rows in flight, and in the
+//     number of threads that add the blocks' sums of a channel.
+//   - Batch normalisation with ReLU: variants differ in the number of rows in flight.
 #include <algorithm>
 
 #include "lab.h"
@@ -10,17 +12,17 @@ namespace {
 
 constexpr double kEps = 1e-5;
 
-// The division of rows, as in cuda/src: `lanes` threads are adjacent in a row, each with 16 bytes of channels. The
-// blocks of a column alternate rows.
+// How blocks divide the rows, as in cuda/src. In a block, `lanes` adjacent threads read adjacent channels of a row, 16
+// bytes each. `columns` blocks together cover all channels. The `chunks` blocks with the same channels alternate rows.
 struct Rows {
-  int64_t rows, channels, columns, chunks; // chunks: blocks of a column
-  int lanes, threads;                      // lanes, threads: of a block
+  int64_t rows, channels, columns, chunks; // chunks: number of blocks with the same channels
+  int lanes, threads;                      // of a block
 
   Grid grid() const { return {columns, chunks, 1, threads}; }
 };
 
-// Returns a division with at most `lanes` lanes, at least `least` rows per thread and at most `most` blocks. The
-// defaults are those of cuda/src.
+// Returns a division of the rows, with at most `lanes` lanes, at least `least` rows per thread, and at most `most`
+// blocks. The defaults are those of cuda/src.
 Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 16, int64_t most = 2048) {
   Rows b{images.rows(), images.channels, 0, 0, 1, threads};
   const int64_t owners = images.channels * dtype_size(images.dtype) / 16;
@@ -31,7 +33,7 @@ Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 1
   return b;
 }
 
-// The part of a thread: V channels starting at c, of the rows first, first + step, … below end.
+// The part of a thread: V channels from c on, of the rows first, first + step, … below end.
 struct Span {
   int64_t c, first, step, end;
 };
@@ -39,12 +41,12 @@ struct Span {
 template <int V> __device__ Span span_of(const Rows &b) {
   const int lane = threadIdx.x % b.lanes, row = threadIdx.x / b.lanes, rows = blockDim.x / b.lanes;
   const int64_t c = (int64_t{blockIdx.x} * b.lanes + lane) * V, first = int64_t{blockIdx.y} * rows + row;
-  return {c, first, int64_t{gridDim.y} * rows, c < b.channels ? b.rows : 0}; // 0: no channels are left for this thread
+  return {c, first, int64_t{gridDim.y} * rows, c < b.channels ? b.rows : 0}; // 0: this thread has no channels
 }
 
 template <class T> __device__ const Pack<T> &pack_at(const T *p) { return *reinterpret_cast<const Pack<T> *>(p); }
 
-// Sums of x - x0 and of its square, where x0 is row 0, to partial[chunk][0 and 1][c].
+// Writes the sums of x - x0 to partial[chunk][0][c], and the sums of (x - x0)² to partial[chunk][1][c]. x0 is row 0.
 template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T *x, float *partial) {
   constexpr int V = Pack<T>::size;
   __shared__ float sums[2 * V][Threads];
@@ -52,7 +54,7 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   float sum[2 * V] = {};
   const Pack<T> origin = pack_at(x + (s.end ? s.c : 0));
   for (int64_t r = s.first; r < s.end; r += K * s.step) {
-    Pack<T> p[K]; // beyond the end, use row 0, whose contribution is 0
+    Pack<T> p[K]; // beyond the end, read row 0, which adds 0
     for (int k = 0; k < K; k++) p[k] = pack_at(x + (r + k * s.step < s.end ? r + k * s.step : 0) * b.channels + s.c);
     for (int k = 0; k < K; k++)
       for (int v = 0; v < V; v++) {
@@ -74,8 +76,8 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   for (int v = 0; v < 2 * V; v++) out[v < V ? v : b.channels + v - V] = sums[v][thread];
 }
 
-// Adds a channel's sums of all blocks with a team, which is one thread, as in cuda/src, or a warp. Writes means, then
-// variances.
+// Adds the sums of all blocks for each channel. A channel has a team of threads: one thread, as in cuda/src, or a warp.
+// Writes the means to out[0][c], and the variances to out[1][c].
 template <class T, int Team> __global__ void finish(Rows b, const T *x, const float *partial, float *out) {
   for (int64_t c = first_index() / Team; c < b.channels; c += index_stride() / Team) {
     double sum = 0, squares = 0;
@@ -94,7 +96,7 @@ template <class T, int Team> __global__ void finish(Rows b, const T *x, const fl
   }
 }
 
-// parameters: mean, var, gamma and beta, (C) each.
+// Computes y, batch normalisation with ReLU. parameters (4, C) has mean, var, gamma and beta.
 template <class T, int K> __global__ void apply_rows(Rows b, const T *x, const float *parameters, T *y) {
   constexpr int V = Pack<T>::size;
   const Span s = span_of<V>(b);
@@ -122,7 +124,8 @@ template <class T, int K> __global__ void apply_rows(Rows b, const T *x, const f
 
 // --- the host's side ---
 
-// The variant that runs the kernel of cuda/src. keep: memory that the kernel reads.
+// Returns the variant that runs the kernel of cuda/src. `keep` is memory that the kernel reads, and lives as long as
+// the variant.
 Variant present(std::unique_ptr<Kernel> made, std::vector<void *> in, std::vector<void *> out, const Memory &keep) {
   const std::shared_ptr<Kernel> kernel = std::move(made);
   const Memory workspace(kernel->workspace + 1);
@@ -150,7 +153,8 @@ template <class T, int K> Variant apply(const Input &input, const Memory &parame
           [=] { launch(apply_rows<T, K>, b.grid(), nullptr, b, x, parameters.as<float>(), static_cast<T *>(to)); }};
 }
 
-// Returns the largest error: of means in standard deviations, of variances as a fraction.
+// Returns the largest error. The error of a mean is in standard deviations, and that of a variance is relative to the
+// variance.
 template <class T> auto stats_error(const Input &input) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const double n = static_cast<double>(input.images.rows());
@@ -174,7 +178,7 @@ template <class T> auto stats_error(const Input &input) {
   };
 }
 
-// Returns the largest error, as a fraction of a value, or of 1 if the value is less than 1.
+// Returns the largest error, relative to the value, or to 1 if the value is less than 1.
 template <class T> double apply_error(const Input &input, const std::vector<float> &parameters, const char *result) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const T *x = reinterpret_cast<const T *>(input.host.data()), *got = reinterpret_cast<const T *>(result);

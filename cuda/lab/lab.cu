@@ -28,11 +28,15 @@ struct Experiment {
 const std::vector<Experiment> kExperiments = {
     {"copy", copy}, {"batchnorm_stats", batchnorm_stats}, {"batchnorm_apply", batchnorm_apply}};
 
-// The first layers are the largest. Copying them gives the upper limit of the bandwidth.
+// The first layer is one of the largest. The rate of its copy is the upper limit of the bandwidth.
 const std::vector<Images> kLayers = {{256, 112, 64, 0}, {256, 56, 256, 0},  {256, 56, 64, 0},
                                      {256, 28, 512, 0}, {256, 14, 1024, 0}, {256, 7, 2048, 0}};
-// Small layers for the check, in this order: more packs than threads in a grid; several blocks of rows; threads without
-// channels; fewer rows than a block has.
+// Small layers for the check, one for each of these cases, in this order:
+//
+//   - more packs than threads in a grid
+//   - several blocks of rows
+//   - threads without channels
+//   - fewer rows than a block has
 const std::vector<Images> kSmall = {{5, 65, 64, 0}, {3, 5, 24, 0}, {1, 2, 256, 0}, {5, 7, 520, 0}};
 
 template <int K> __global__ void copy_packs(int64_t n, const Pack16 *from, Pack16 *to) {
@@ -63,7 +67,7 @@ struct Options {
   std::string only;
 };
 
-// Pseudo-random values, the same in every run; channels differ in mean and spread.
+// Returns pseudo-random values, the same in every run. Channels differ in mean and spread.
 template <class T> std::vector<char> values(const Images &images) {
   std::vector<char> bytes(static_cast<size_t>(images.bytes()));
   T *x = reinterpret_cast<T *>(bytes.data());
@@ -131,7 +135,7 @@ bool run(const Options &o) {
   cudaDeviceProp facts{};
   check(cudaGetDeviceProperties(&facts, 0), "the GPU");
   if (!o.json) std::printf("%s\n", facts.name);
-  const int64_t packs = 2 * int64_t{facts.l2CacheSize} / 16; // beyond the level-2 cache
+  const int64_t packs = 2 * int64_t{facts.l2CacheSize} / 16; // twice the size of the level-2 cache
   const Memory swept(std::vector<Pack16>(static_cast<size_t>(packs)));
   bool right = true;
   double roof = 0; // GB/s

@@ -1,5 +1,5 @@
-// lab.h: an experiment of the kernel lab: variants of a kernel, their expected result, and their minimum memory
-// traffic.
+// lab.h: an experiment of the kernel lab. It consists of variants of a kernel, the check of their results, and their
+// minimum memory traffic.
 //
 // To add an experiment, write a function that makes its Trial, declare the function below, and add a line to lab.cu's
 // list. CONTRIBUTING.md lists the constructs that kernels may use.
@@ -64,10 +64,10 @@ struct Trial {
   std::function<double(const char *result)> error; // largest error of a result, compared with the host
 };
 
-// The greater error; NaN, the value of unwritten memory, is the greatest.
+// Returns the greater error. NaN, the value of unwritten memory, counts as the greatest.
 inline double worst(double a, double b) { return a != a || a > b ? a : b; }
 
-// The experiments. `to` has room for the images, and for two f32 per channel.
+// The experiments. `to` has space for the images, and for two f32 per channel.
 Trial copy(const Input &input, void *to);
 Trial batchnorm_stats(const Input &input, void *to);
 Trial batchnorm_apply(const Input &input, void *to);

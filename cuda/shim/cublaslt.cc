@@ -1,14 +1,23 @@
 // cublaslt.cc: a fake cuBLASLt for tests. It checks its arguments as the library does, and computes with plain loops.
 //
-// It offers a few algorithms with different requirements and fixed times, so that choices are deterministic:
+// It offers five algorithms with different requirements and fixed times, so that choices are deterministic:
 //
-//   1  fails when it runs                           4  any alignment, slow
-//   2  operands at multiples of 16, medium speed    5  as 2, rounds parts of sums to D's type: only if that is allowed
-//   3  as 2, in four parts, with workspace, fast
+//     1  operands at multiples of 16; fails when it runs
+//     2  operands at multiples of 16; medium speed
+//     3  as 2, but in four parts with workspace; fast
+//     4  operands at any address; slow
+//     5  as 3, but rounds the parts of sums to D's type; offered only if the caller permits it
 //
-// HETERO_FAKE_CUBLASLT: "none" offers no algorithm, "fail" makes all fail, "sums" makes one pass with sums slow, "bias"
-// one pass with a bias; "aligned" offers one pass only for aligned operands.
-// HETERO_FAKE_CUBLASLT_VERSION: the reported version. HETERO_FAKE_CUBLASLT_LOG: a file that gets one line per product.
+// HETERO_FAKE_CUBLASLT changes its behaviour, one word:
+//
+//     none       no algorithm is offered
+//     fail       every algorithm fails
+//     sums       products that also sum B (the epilogue BGRADB) are slow
+//     bias       products that also add a bias are slow
+//     aligned    for products with an epilogue, only algorithms for aligned operands are offered
+//
+// HETERO_FAKE_CUBLASLT_VERSION is the reported version. HETERO_FAKE_CUBLASLT_LOG names a file that gets one line per
+// product.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -110,8 +119,8 @@ struct Product {
     return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
 
-  // Returns the factors of `count` rows of A or columns of B: k consecutive values for each. In memory, `along` is the
-  // distance of these values, and `across` the distance of rows or columns.
+  // Returns the factors of `count` rows of A, or of `count` columns of B: k consecutive values for each. In memory,
+  // these values are `along` elements apart, and the rows of A or columns of B are `across` elements apart.
   std::vector<float> factors(const void *p, int32_t type, uint64_t count, uint64_t across, uint64_t along) const {
     std::vector<float> out(count * k);
     for (uint64_t i = 0; i < count; i++)
@@ -127,7 +136,8 @@ struct Product {
     const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
                              columns = factors(pb, b.type, n, b_turned ? 1 : b_ld, b_turned ? b_ld : 1);
     const uint64_t part = (k + uint64_t(how.split) - 1) / uint64_t(how.split);
-    constexpr uint64_t kAtOnce = 8; // sums in one loop, because each addition waits for the previous one of its sum
+    // Number of sums that one loop computes. An addition waits for the previous addition of the same sum.
+    constexpr uint64_t kAtOnce = 8;
     for (uint64_t j = 0; j < n; j++) {
       const float *column = columns.data() + j * k;
       for (uint64_t i = 0; i < m; i += kAtOnce) {
@@ -170,7 +180,7 @@ void log_product(const Known &how) {
   }
 }
 
-// Stores value if size is that of T.
+// Stores the value if `size` is the size of T.
 template <class T> cublasStatus_t keep(T &place, const void *value, size_t size) {
   if (!value || size != sizeof place) return CUBLAS_STATUS_INVALID_VALUE;
   return std::memcpy(&place, value, size), CUBLAS_STATUS_SUCCESS;

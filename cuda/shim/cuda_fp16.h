@@ -11,7 +11,7 @@ struct __half {
 inline float __half2float(__half v) {
   const uint32_t sign = uint32_t{v.bits & 0x8000u} << 16;
   const uint32_t rest = uint32_t{v.bits & 0x7fffu}
-                        << 13; // exponent and fraction in place, the exponent biased for half
+                        << 13; // move exponent and fraction into place; the exponent still has the bias of half
   uint32_t bits;
   float f;
   if ((v.bits & 0x7c00u) == 0x7c00u) {
@@ -20,7 +20,7 @@ inline float __half2float(__half v) {
     return f;
   }
   std::memcpy(&f, &rest, sizeof f);
-  f *= 0x1p112f; // the biases differ by 112; exact, subnormal numbers included
+  f *= 0x1p112f; // the biases differ by 112; the result is exact, also for subnormal numbers
   std::memcpy(&bits, &f, sizeof f);
   bits |= sign;
   std::memcpy(&f, &bits, sizeof f);

@@ -1,14 +1,17 @@
 // cuda_runtime.h: replaces CUDA's header where tests compile the kernels for the host.
 //
-// A launch runs blocks in turn. The threads of a block are fibers, so barriers and shuffles work. A stream is a thread
-// that runs later than the calls. A captured graph is a list of its work. Memory is host memory.
+// A launch runs the blocks one after another. The threads of a block are fibers, so barriers and shuffles work. A
+// stream is a thread, which runs its work some time after the calls. A captured graph is a list of work. Memory is host
+// memory.
 //
 // A free waits for the whole GPU, and so does the first launch of a kernel, which loads its code. If a stream is
 // blocked on a word at that time, the shim refuses these calls, because on a GPU they could wait forever.
 //
-// HETERO_SHIM_GPUS sets the number of GPUs (1). Events measure a modelled time. Every launch, copy and memset advances
-// it by a microsecond, and fake libraries advance it by fixed times, so choices by timing are the same in every run.
-// Blocking on a word advances it by the real duration.
+// HETERO_SHIM_GPUS sets the number of GPUs (default 1).
+//
+// Events measure a modelled time, so choices by timing are the same in every run. Every launch, copy and memset
+// advances it by a microsecond, and fake libraries advance it by fixed times. A stream that is blocked on a word
+// advances it by the real duration.
 #pragma once
 
 #define HETERO_CUDA_SHIM 1
@@ -37,26 +40,27 @@ namespace shim {
 // Indices of the running thread, and the sizes of its block and grid. They are __thread, because thread_local would
 // call a function for each access.
 extern __thread dim3 block_index, thread_index, block_size, grid_size;
-// shared: bytes of a block's dynamic shared memory. Each block finds NaN in it.
+// Runs a kernel. `shared` is the number of bytes of a block's dynamic shared memory, which contains NaN when a block
+// starts.
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_t shared = 0);
-// enqueue runs work at its turn on the stream, or immediately without a stream. ns is the work's modelled time.
-bool lost(bool one_more = false); // whether the GPU has fallen off the bus
+bool lost(bool one_more = false); // whether the GPU has fallen off the bus; one_more counts a launch or copy
+// Runs work at its turn on the stream, or immediately without a stream. ns is the work's modelled time.
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
-// Loads the code of a kernel on the device of the calling thread, once; in a capture, when the graph is created.
-// Returns false if a stream is blocked.
+// Loads the code of a kernel on the device of the calling thread, unless it is already loaded. In a capture, the code
+// is loaded when the graph is created. Returns false if a stream is blocked.
 bool load(void *stream, const std::string &code);
 constexpr int64_t kLaunch = 1000; // modelled time of a launch, copy or memset, in ns
 void barrier();
 // Passes value to the other lanes of the warp, and returns the value of `lane`. If this lane does not exist, returns
 // the caller's value.
 uint64_t exchange(uint64_t value, unsigned lane);
-// An instruction of a whole warp. compute converts the operands of all lanes, each of up to kOperand bytes, to 16 bytes
-// for each lane. All lanes of the warp must call it.
+// Performs an instruction of a whole warp. All lanes of the warp must call it. compute receives the operands of all
+// lanes, up to kOperand bytes each, and returns kResult bytes for each lane.
 constexpr size_t kOperand = 48, kResult = 16;
 using WarpOperands = const unsigned char *const (&)[32];
 using WarpResults = unsigned char *const (&)[32];
 void whole_warp(const void *own, size_t bytes, void *result, void (*compute)(WarpOperands, WarpResults));
-int chosen_gpu(); // GPU of this thread: its number in the machine
+int chosen_gpu(); // number of this thread's GPU in the machine
 unsigned lane();
 char *dynamic_shared(); // of the running block
 
@@ -64,7 +68,7 @@ char *dynamic_shared(); // of the running block
 // from `valid` on become zero.
 void copy_later(void *to, const void *from, unsigned bytes, unsigned valid);
 void end_copy_group();
-void await_copies(unsigned groups);        // until at most this number of the thread's groups is pending
+void await_copies(unsigned groups);        // waits until at most this number of the thread's groups is pending
 [[noreturn]] void fault(const char *what); // ends the process for a fault that a GPU reports as an error of the kernel
 
 template <class T> T shuffle(T value, unsigned from) {
@@ -114,7 +118,7 @@ struct shimStream {
   const int gpu; // number in the machine, not among the GPUs that the process sees
   // Runs work at its turn; ns is its modelled time.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
-  virtual bool load(const std::string &code) = 0; // shim::load
+  virtual bool load(const std::string &code) = 0; // see shim::load
 
 protected:
   ~shimStream() = default;

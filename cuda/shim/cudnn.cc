@@ -16,7 +16,7 @@ struct Rule {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
-  int64_t least, most; // elements; least 0: optional
+  int64_t least, most; // number of elements; an attribute with least 0 is optional
 };
 
 constexpr cudnnBackendDescriptorType_t kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
@@ -168,7 +168,7 @@ void finalize_convolution(const Object &o) {
   }
 }
 
-// Fills in the readable attributes of an engine configuration from heuristics or from the caller.
+// Sets the readable attributes of an engine configuration, for configurations of the heuristics and of the caller.
 void describe_engine(Object &o, int64_t engine, const Handle &graph) {
   want(engine >= 0 && engine < kEngines, CUDNN_STATUS_NOT_SUPPORTED, "no such engine");
   std::vector<int64_t> notes;

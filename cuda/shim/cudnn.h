@@ -1,5 +1,5 @@
 // cudnn.h: the part of cuDNN 9's graph API that the device uses, for the host, with cuDNN's numbers. cudnn.cc and
-// cudnn_engines.cc implement the fake library: libcudnn.so.9 in a folder that only tests use.
+// cudnn_engines.cc implement the fake library, which tests load as libcudnn.so.9 from a folder of their own.
 #pragma once
 
 #include <cuda_runtime.h>

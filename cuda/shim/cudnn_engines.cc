@@ -1,9 +1,16 @@
 // cudnn_engines.cc: graphs, engines and execution of the fake cuDNN.
 //
-// Engine 0 is offered but accepts no graph. Engine 1 is nondeterministic and engine 2 uses Winograd; both are fast and
-// wrong. Engine 3 simulates tensor cores: it accepts chains, needs channels in multiples of 16 bytes and a workspace,
-// and rounds f32 operands to TF32. Engine 4 accepts single convolutions. Engine 5 also accepts these, but is slow and
-// only a fallback. The tensors of a single convolution have one type.
+// The engines:
+//
+//     0  is offered, but accepts no graph
+//     1  is nondeterministic; fast, with wrong results
+//     2  uses Winograd; fast, with wrong results
+//     3  simulates tensor cores: accepts chains, needs channels in multiples of 16 bytes and a workspace, and rounds
+//        f32 operands to TF32
+//     4  accepts single convolutions
+//     5  accepts single convolutions, but is slow, and is offered only as a fallback
+//
+// The tensors of a single convolution must have one type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -32,7 +39,7 @@ int64_t elements(const Object &t) {
   return n;
 }
 
-// A tensor in f32, in the order of its dims.
+// Returns a tensor as f32, in the order of its dims.
 std::vector<float> read(const Object &t, const void *at) {
   const auto &d = dims(t), &s = strides(t);
   std::vector<float> out;
@@ -70,8 +77,8 @@ void write(const Object &t, void *at, const std::vector<double> &values) {
         }
 }
 
-// Calls body with the indices of x, w and y for every product of the convolution; the pass determines which of them is
-// the result.
+// Calls body for every product of the convolution, with the indices of its elements of x, w and y. The pass determines
+// which of these tensors is the result.
 template <class Body> void each_product(const Conv &c, Body body) {
   const auto &x = dims(*c.x), &w = dims(*c.w), &y = dims(*c.y);
   const auto &stride = c.conv->list(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
@@ -126,7 +133,7 @@ bool aligned_channels(const Conv &c) {
   return ok;
 }
 
-// The result of the convolution, before a second operation.
+// Returns the tensor that the convolution writes, before a second operation.
 const Object *conv_result(const Conv &c) {
   switch (c.pass) {
   case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: return c.y;

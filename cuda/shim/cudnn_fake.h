@@ -51,10 +51,11 @@ struct Refused {
 
 bool setting(const char *word); // whether HETERO_SHIM_CUDNN contains the word
 
-// One convolution operation by the roles of its tensors in y = x * w, for any pass.
+// A convolution y = x * w. In a gradient pass, x, w and y also name the gradients of these tensors.
 struct Conv {
   const Object *conv, *x, *w, *y;
-  const Object *bias = nullptr, *out; // operands of a second operation; out: the result of both
+  // bias is the operand of a second operation, if there is one. out is the result of the last operation.
+  const Object *bias = nullptr, *out;
   cudnnBackendDescriptorType_t pass;
 };
 Conv conv_of_operation(const Object &operation);
@@ -65,7 +66,7 @@ Conv conv_of_graph(const Object &graph); // throws Refused if no engine supports
 constexpr int64_t kEngines = 6, kCompiled = 3; // kCompiled: the engine that is compiled on creation
 std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine, const Object &graph);
 std::vector<int64_t> offered(cudnnBackendHeurMode_t mode);         // engines, best first
-std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine); // type, largest value
+std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine); // type and largest value of each setting
 int64_t plan_workspace(int64_t engine, const Object &graph); // throws Refused if the engine does not support the graph
 void execute(const Handle &plan, const Handle &pack, cudaStream_t stream); // throws Refused if an address is missing
 

@@ -32,7 +32,7 @@
 namespace {
 
 constexpr size_t kRecordBytes = 64, kRecordsOfBuffer = 16;
-constexpr int64_t kAhead = 1'000'000'000'000; // ns by which CUPTI's clock differs from the shim's
+constexpr int64_t kAhead = 1'000'000'000'000; // ns by which CUPTI's clock is ahead of the shim's
 
 bool setting(const char *word) {
   const char *all = std::getenv("HETERO_SHIM_CUPTI");
@@ -187,7 +187,7 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *s, CUpti_CallbackFunc f, void
   if (setting("newer")) return CUPTI_ERROR_NOT_INITIALIZED;
   if (setting("taken") || fake.subscribed) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   Dl_info info{};
-  dladdr(reinterpret_cast<void *>(f), &info); // the shim, which is watched
+  dladdr(reinterpret_cast<void *>(f), &info); // finds the shim, which contains f
   void *shim = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   fake.watch = shim ? reinterpret_cast<void (*)(shimWatcher *)>(dlsym(shim, "hetero_shim_watch")) : nullptr;
   if (!fake.watch) return CUPTI_ERROR_INVALID_PARAMETER;
@@ -232,7 +232,7 @@ CUptiResult cuptiActivityFlushAll(uint32_t) {
   std::thread([] { fake.flush(); }).join();
   return CUPTI_SUCCESS;
 }
-// The previous record determines the next one.
+// Sets *record to the record after it, or to the first record if *record is nullptr.
 CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
   meanwhile("cuptiActivityGetNextRecord");
   uint8_t *next = *record ? reinterpret_cast<uint8_t *>(*record) + kRecordBytes : buffer;

@@ -1,10 +1,13 @@
 // driver.cc: a fake libcuda.so.1 for tests of code that queries the driver. HETERO_FAKE_DRIVER sets its state, words
-// with numbers:
+// with numbers, for example "init=999 version=12080 gpus=2 mode=2 lost=46":
 //
-//	init=999 version=12080 gpus=2 mode=2 lost=46
+//     init       result of cuInit
+//     version    version of the driver
+//     gpus       number of GPUs
+//     mode       compute mode of all GPUs
+//     lost       result of every query about a GPU
 //
-// init is the result of cuInit, mode the compute mode of all GPUs, lost the result of every query about a GPU. The
-// first retained context creates the file that HETERO_FAKE_CONTEXTS names.
+// The first retained context creates the file that HETERO_FAKE_CONTEXTS names.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -34,10 +34,11 @@ namespace {
 constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
-// A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp, and does not run again until these have arrived. If the next fiber has not begun, it runs on the
-// stack of a fiber that has ended, so a kernel without barriers needs no switches. The next block reuses the stacks.
-// setjmp and longjmp switch without a system call.
+// A block in progress. Its fibers run in turn until each has ended. A fiber yields when it waits for all fibers, or for
+// those of its warp. It does not run again until these have arrived.
+//
+// A fiber that has not begun runs on the stack of a fiber that has ended. A kernel without barriers therefore needs no
+// switches. The next block reuses the stacks. setjmp and longjmp switch without a system call.
 struct Block {
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -67,9 +68,10 @@ struct Block {
     const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
     unsigned turn = 0;
     uint64_t values[2] = {}; // passed to the other lanes of the warp, at even and at odd turns of the warp
-    alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {}; // of an instruction of the warp
-    std::vector<Copy> copies;                                               // pending
-    unsigned copy_groups = 0;                                               // ended
+    // Operand and result of an instruction of the warp.
+    alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {};
+    std::vector<Copy> copies; // pending copies
+    unsigned copy_groups = 0; // number of ended groups of copies
 
     bool waits() const { return awaited && awaited->turn == turn; }
   };
@@ -77,7 +79,7 @@ struct Block {
   bool reversed = false; // the last fiber runs first
   Group all;
   std::vector<Group> warps;
-  Stack origin; // of the caller of run
+  Stack origin; // stack of the caller of run
   bool from_origin = false;
   unsigned threads = 0, left = 0; // left: fibers that have not ended
   unsigned turn = 0, current = 0;
@@ -85,7 +87,7 @@ struct Block {
   char *shared = nullptr; // dynamic shared memory
 };
 
-__thread Block *block = nullptr; // of this thread
+__thread Block *block = nullptr; // block that this thread runs
 
 // Selects the next fiber that can run as the current one.
 void choose() {
@@ -108,7 +110,7 @@ void arrive([[maybe_unused]] Block::Stack &at) {
 #endif
 }
 
-// Switches to another stack; returns when this one is switched to.
+// Switches to another stack. Returns when another fiber switches back to this stack.
 void leave(Block::Stack &own, Block::Stack &next) {
 #if defined(__SANITIZE_ADDRESS__)
   block->from_origin = &own == &block->origin;
@@ -205,8 +207,8 @@ void add_fiber(Block &b) {
   b.fibers.emplace_back(std::make_unique<Block::Fiber>())->stack = std::move(stack);
 }
 
-// A thread's block. When a thread ends, a later thread reuses its block with the stacks of the fibers, because tests
-// open thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep
+// The block of a thread. When a thread ends, a later thread reuses its block with the stacks of the fibers. Tests open
+// thousands of streams, and each stream is a thread. A fiber does not continue on another thread, because it may keep
 // addresses of variables of its own thread.
 struct Lease {
   std::unique_ptr<Block> own;
@@ -245,7 +247,7 @@ void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_
   while (own.fibers.size() < threads) add_fiber(own);
   own.thread = &thread;
   own.reversed = std::getenv("HETERO_SHIM_REVERSED");
-  // Exactly as large as requested, so that the address sanitizer detects every access beyond its end.
+  // The memory has exactly the requested size, so that the address sanitizer detects every access beyond its end.
   const std::unique_ptr<char, void (*)(void *)> memory(
       shared ? static_cast<char *>(std::aligned_alloc(16, (shared + 15) / 16 * 16)) : nullptr, std::free);
   own.shared = memory.get();
@@ -275,7 +277,7 @@ uint64_t exchange(uint64_t value, unsigned from) {
   const unsigned self = thread_index.x, first = self / kWarp * kWarp,
                  end = first + kWarp < block_size.x ? first + kWarp : block_size.x;
   Block::Group &warp = block->warps[self / kWarp];
-  const unsigned turn = warp.turn % 2; // a fiber that is one exchange ahead uses the other value
+  const unsigned turn = warp.turn % 2; // a fiber that is one exchange ahead uses the other element of values
   block->fibers[self]->values[turn] = value;
   wait_for(warp);
   const unsigned other = from < kWarp && first + from < end ? first + from : self;
@@ -332,7 +334,7 @@ int setting(const char *name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
-// Memory of a GPU. The system reserves a part of it.
+// Returns the memory of a GPU in bytes. The system reserves a part of it.
 size_t memory() { return static_cast<size_t>(setting("HETERO_SHIM_MEMORY_KIB", 2 << 20)) << 10; }
 
 thread_local int chosen = 0; // index that cudaSetDevice has set
@@ -342,7 +344,8 @@ struct Visible {
   int card, slice;
 };
 
-// The GPUs that CUDA_VISIBLE_DEVICES selects: numbers up to the first invalid one; only the first slice ("MIG-3").
+// Returns the GPUs that CUDA_VISIBLE_DEVICES selects. As in CUDA, a list of numbers ends before the first invalid
+// number. Of a list of slices ("MIG-3"), only the first slice counts.
 std::vector<Visible> visible() {
   const int cards = setting("HETERO_SHIM_GPUS", 1);
   std::vector<Visible> list;
@@ -371,7 +374,8 @@ CUresult uuid_of(CUuuid *uuid, int card, int slice) {
   uuid->bytes[15] = static_cast<char>(card);
   return CUDA_SUCCESS;
 }
-// Called by the first call on a device that creates a context. Creates the file HETERO_FAKE_CONTEXTS (driver.cc).
+// The first call on a device that creates a context calls this function. It creates the file HETERO_FAKE_CONTEXTS
+// (driver.cc).
 void make_context() {
   if (const char *file = std::getenv("HETERO_FAKE_CONTEXTS")) std::ofstream{file};
 }

@@ -38,7 +38,7 @@ int64_t clock_ns() {
   return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
 }
 
-// A call of the run-time library, for the profiler.
+// Reports a call of the run-time library to the profiler.
 struct Call {
   const char *function;
   int64_t begin = watcher ? clock_ns() : 0;
@@ -47,7 +47,7 @@ struct Call {
   }
 };
 
-// A piece of work as the profiler sees it. Work without duration is not GPU work.
+// A piece of work, as the profiler sees it. Work without duration is not work of the GPU, and is not reported.
 struct Seen {
   shimKind kind = shimKernel;
   uint64_t bytes = 0, node = 0;
@@ -86,7 +86,7 @@ struct Stream final : shimStream {
   std::atomic<const uint32_t *> word{nullptr}; // the word for which the stream waits
   std::atomic<uint32_t> value{0};              // the value for which the stream waits
   int64_t ns = 0;                              // modelled time; only the stream's thread accesses it
-  shimGraph *captures = nullptr;               // graph that enqueued work goes to; nullptr: no capture
+  shimGraph *captures = nullptr;               // the graph that receives enqueued work; nullptr: no capture
   const unsigned number = [] {
     static std::atomic<unsigned> last{6};
     return ++last;
@@ -120,7 +120,8 @@ struct Stream final : shimStream {
       ns += takes;
       shimWatcher *const w = watcher;
       if (!w || takes <= 0) return;
-      // A timeline contains times of both clocks, so the work must not end earlier than its modelled time.
+      // The profile contains times of the real and of the modelled clock, so the work must not end before its modelled
+      // time.
       if (const int64_t left = begin + takes - clock_ns(); left > 0)
         std::this_thread::sleep_for(std::chrono::nanoseconds(left));
       w->did(seen.kind, seen.bytes, seen.node, number, begin, clock_ns());
@@ -173,8 +174,8 @@ thread_local cudaStream_t capturing =
 std::mutex streams_mutex;
 std::set<Stream *> streams;
 
-// Lets the streams of the calling thread's device run until they finish or block, and returns whether one is blocked on
-// a word. It checks twice, because another stream may have written the word in between.
+// Lets the streams of the calling thread's device run until they finish or block. Returns whether one is blocked on a
+// word. It checks twice, because another stream may have written the word in between.
 bool stands() {
   const std::lock_guard<std::mutex> lock(streams_mutex);
   const int gpu = shim::chosen_gpu();
@@ -237,7 +238,7 @@ bool load(void *queue, const std::string &code) {
 
 namespace {
 
-// shim::enqueue for work other than kernels.
+// Enqueues work other than kernels, like shim::enqueue.
 void enqueue_moved(cudaStream_t s, shimKind kind, size_t bytes, std::function<void()> work) {
   if (shim::lost(!capturing)) return;
   if (!s) return work();
@@ -303,7 +304,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSucce
 // CUDA allows these calls in a relaxed capture. The shim refuses them, because the device's kernels never allocate.
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
-  // Exactly n bytes, so that the address sanitizer reports an access to the byte behind them.
+  // Allocate exactly n bytes, so that the address sanitizer reports an access to the byte after them.
   return posix_memalign(p, 256, std::max<size_t>(n, 1)) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaMalloc(void **p, size_t n) {
@@ -374,8 +375,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 
-// HETERO_SHIM_WAITING names a file. The shim creates it when a thread polls, that is, after kAsksOfAWait queries of an
-// event since it last selected its device.
+// HETERO_SHIM_WAITING names a file, which the shim creates when a thread polls an event. A thread polls if it has made
+// kAsksOfAWait queries of pending events since it last selected its device.
 static constexpr int kAsksOfAWait = 100;
 static thread_local int asked = 0;
 
@@ -416,7 +417,7 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigne
     while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value && !(on && on->closed)) nap();
     if (on) {
       on->word = nullptr;
-      on->ns += clock_ns() - begin; // real time of waiting
+      on->ns += clock_ns() - begin; // adds the real time of waiting
     }
   });
   return CUDA_SUCCESS;

@@ -1,9 +1,10 @@
-// tensor_core.h: instructions of a warp for tensor cores, with the register layouts of the PTX manual ("Matrix
-// fragments for mma.m16n8k16", "ldmatrix"), on the host (cuda_runtime.h). With g = lane / 4 and t = lane % 4:
+// tensor_core.h: instructions of a warp for tensor cores, on the host (cuda_runtime.h). The layouts of registers are
+// those of the PTX manual ("Matrix fragments for mma.m16n8k16", "ldmatrix"). With g = lane / 4 and t = lane % 4, a lane
+// has:
 //
-//   A (16, 16)   a[0], a[1]: rows g, g + 8 of columns 2t and 2t + 1; a[2], a[3]: of columns 2t + 8 and 2t + 9
-//   B (16, 8)    b[0], b[1]: column g of rows 2t and 2t + 1, of rows 2t + 8 and 2t + 9
-//   D (16, 8)    d[0], d[1]: row g, columns 2t and 2t + 1; d[2], d[3]: row g + 8
+//     A (16, 16)   a[0]: row g, columns 2t and 2t + 1; a[1]: row g + 8; a[2], a[3]: columns 2t + 8, 2t + 9
+//     B (16, 8)    b[0]: column g, rows 2t and 2t + 1; b[1]: column g, rows 2t + 8 and 2t + 9
+//     D (16, 8)    d[0], d[1]: row g, columns 2t and 2t + 1; d[2], d[3]: row g + 8
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,7 +20,7 @@ inline float widen(__half v) { return __half2float(v); }
 // rounds each sum.
 template <class T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const uint32_t words[6] = {a[0], a[1], a[2], a[3], b0, b1};
-  float own[12], sum[4]; // own: 8 elements of A, 4 of B
+  float own[12], sum[4]; // own: 8 elements of A and 4 of B
   for (int i = 0; i < 12; i++) own[i] = widen(T{static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16))});
   whole_warp(own, sizeof own, sum, [](WarpOperands in, WarpResults out) {
     float left[16][16], right[16][8], result[16][8] = {};
@@ -42,8 +43,8 @@ template <class T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint
   for (int i = 0; i < 4; i++) d[i] += sum[i];
 }
 
-// Loads four (8, 8) matrices of 16-bit elements. Lane 8·i + r has the address of row r of matrix i. r[i] is row g,
-// columns 2t and 2t + 1 of matrix i, or, transposed, column g, rows 2t and 2t + 1.
+// Loads four (8, 8) matrices of 16-bit elements. Lane 8·i + r has the address of row r of matrix i. r[i] receives row
+// g, columns 2t and 2t + 1 of matrix i. If Transposed, it receives column g, rows 2t and 2t + 1.
 template <bool Transposed> void ldmatrix_x4(uint32_t (&r)[4], const void *address) {
   if (reinterpret_cast<uintptr_t>(address) % 16) fault("ldmatrix has a misaligned address");
   whole_warp(&address, sizeof address, r, [](WarpOperands in, WarpResults out) {

@@ -58,12 +58,12 @@ private:
   bool open_ = false, registered_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  // Guards the fields below. A thread that holds this mutex must not call CUPTI, because CUPTI's thread may wait for
-  // this mutex while it holds a lock of CUPTI.
+  // Guards the fields below. A thread that holds this mutex must not call CUPTI. CUPTI's thread may hold a lock of
+  // CUPTI while it waits for this mutex. Both threads would then wait forever.
   std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // nodes of graphs, by CUPTI's number of the node
   std::unordered_map<std::string, std::string> names_; // readable names, by CUPTI's name
-  bool taking_ = false;                                // records go to the list; false: the caller owns the list
+  bool taking_ = false; // whether records are added to list_; afterwards the caller of end reads list_
   std::vector<ht_activity> list_;
   int64_t offset_ = 0; // CUPTI's clock minus the host's clock, ns
   int64_t lost_ = 0;
@@ -105,7 +105,7 @@ void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
     } else if (const auto it = nodes_.find(from); it != nodes_.end()) {
       nodes_[id] = StepOf(it->second);
     }
-  } catch (...) { // out of memory: keep the kernel's mangled name
+  } catch (...) { // out of memory: the activities of this node are recorded without their step
   }
 }
 

@@ -24,9 +24,11 @@ Activities stop_activity();
 // Frees the memory of the returned activities. Throws Invalid if a recording is active.
 void free_activities();
 
-// Returns a number that changes with every start and stop. CUPTI reliably reports only nodes of graphs that were
-// created while it was recording, and it adds instrumentation to such graphs. A program therefore creates its graph
-// again when this number has changed.
+// Returns a number that changes with every start and stop. A program creates its graph again when this number has
+// changed, for two reasons:
+//
+//   - CUPTI reliably reports only nodes of graphs that were created while it was recording.
+//   - CUPTI adds instrumentation to such graphs, which must not stay in use after the recording.
 uint64_t activity_session();
 
 // While a NodesOfStep object exists, nodes that this thread adds to graphs belong to a step of a program.

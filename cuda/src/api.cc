@@ -50,7 +50,7 @@ void try_use(ht_device *d) {
   cudaSetDevice(d->index);
 }
 
-// Number of hardware queues that the streams of this program need: passes, batches, copies to other ranks, NCCL,
+// Number of hardware queues that this program needs for its streams: passes, batches, copies to other ranks, NCCL and
 // timing.
 constexpr int kLeastQueues = 16;
 
@@ -64,7 +64,7 @@ void note_queues(Notes &notes) {
             " or unset: a stream that waits for other ranks may block the work for which it waits");
 }
 
-// Throws if a library is missing, so that planning does not fail later.
+// Throws if a library is missing, so that opening the device fails instead of planning.
 void want_libraries() {
   products_by(); // opens cuBLASLt
   Dnn::get();    // opens cuDNN, which uses the cuBLASLt that is already open
@@ -124,8 +124,8 @@ void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t nam
   copy_text(layout_name(layout), name, name_bytes);
 }
 
-// Allocates with call. If memory is short, make_room frees the objects that are kept for quiescence, and call runs
-// again.
+// Runs call, which allocates memory. If memory is short, make_room frees the objects whose release waits for quiescence
+// (quiet.h), and call runs again.
 template <class Call, class Room> void want_memory(const char *what, Call call, Room make_room) {
   cudaError_t answer = call();
   if (answer == cudaErrorMemoryAllocation) {
@@ -145,7 +145,9 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          [&] { d->quiet.sweep(); }); // sweep, not during: an exchange may allocate, and would wait for its own end
+          // Call sweep, because during would wait: a stream may wait for an exchange between ranks that allocates
+          // memory here.
+          [&] { d->quiet.sweep(); });
       return;
     }
     want_memory(
@@ -173,8 +175,8 @@ ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t para
   });
 }
 
-// Deletes an object of the C ABI at quiescence, because the object owns memory, code or graphs. Selects the object's
-// device first.
+// Deletes an object of the C ABI at quiescence (quiet.h), because the object owns memory, code or graphs. Selects the
+// object's device first.
 template <class Object> void free_on_device(Object *o) {
   try_use(o->device);
   o->device->quiet.later([o] { delete o; });

@@ -1,16 +1,22 @@
 // attention.cu: multi-head attention without a matrix of scores in memory, and its gradients.
 //
-// Legend: R queries or keys of a tile, D channels of a head, padded with zeros to a multiple of 32.
+// R is the number of queries or keys of a tile. D is the number of channels of a head, padded with zeros to a multiple
+// of 32.
 //
-//   forward   a block has R queries of a head and goes through tiles of R keys: scores, then an online softmax (Milakov
-//             and Gimelshein: Online normalizer calculation for softmax, 2018), then the product with values
-//   backward  computes scores again from lse, in two kernels. A block of diff_keys has R keys and goes through the
-//             queries of all heads that read them. A block of diff_queries has R queries and goes through the keys. One
-//             block writes each gradient, so the bits of a gradient do not depend on the order of blocks.
+// Forward: a block has R queries of a head, and loops over tiles of R keys. For each tile, it computes the scores, an
+// online softmax (Milakov and Gimelshein: Online normalizer calculation for softmax, 2018), and the product with the
+// values.
 //
-// All arithmetic is f32, in shared memory and registers. Tensor cores are not used; attention_tensor.cu uses them for
-// 16-bit types. The 128 threads of a block divide an (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and
-// every 16th column.
+// Backward: two kernels compute the scores again from lse.
+//
+//   - diff_keys: a block has R keys, and loops over the queries of all heads that use these keys.
+//   - diff_queries: a block has R queries, and loops over the keys.
+//
+// One block writes each gradient, so the order of blocks does not change the bits of a gradient.
+//
+// All arithmetic is f32, in shared memory and registers. These kernels do not use tensor cores; attention_tensor.cu
+// does, for 16-bit types. The 128 threads of a block divide an (R, R) or (R, D) tile. Thread i has R/8 rows from (i /
+// 16)·R/8 on, and every 16th column from i % 16 on.
 #include "attention.h"
 #include "ops.h"
 #include "philox.h"
@@ -19,9 +25,11 @@
 namespace hetero {
 namespace {
 
-constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross; // threads of a block, columns, rows
+// Threads of a block, along a row, and along a column.
+constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross;
 
-template <int R, int D> using Tile = float[R][D + 1]; // odd rows: adjacent rows start in different banks
+// The length of a row is odd, so that adjacent rows start in different banks.
+template <int R, int D> using Tile = float[R][D + 1];
 
 // Loads rows first to first + R - 1 of a head into a tile. Rows from `limit` on, and channels beyond those of the head,
 // become zero.
@@ -33,7 +41,7 @@ __device__ void take(const T *from, int64_t stride, int64_t first, int64_t limit
   }
 }
 
-// Draws which pairs of a tile of queries and keys dropout keeps: a bit per pair, four adjacent keys in a byte.
+// Draws the dropout mask of a tile of queries and keys. kept has one bit per pair; a byte contains four adjacent keys.
 template <int R>
 __device__ void draw(const Heads &a, const TileOrigin &p, int64_t query, int64_t key, uint8_t (&kept)[R][R / 4]) {
   if (!a.ids) return;
@@ -56,7 +64,7 @@ template <int R, int D> __device__ float dot(const Tile<R, D> &a, int r, const T
   return sum;
 }
 
-// The maximum over the 16 threads of a row.
+// Returns the maximum over the 16 threads of a row; row_sum returns the sum.
 __device__ float row_max(float v) {
   for (int step = kAcross / 2; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(kAll, v, step));
   return v;
@@ -128,7 +136,7 @@ __global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, floa
   }
 }
 
-// inner (N, Heads, T) = diff_dst·dst of each row of a head.
+// See launch_inner_products. A warp computes one row.
 template <class T> __global__ void inner_products(Heads a, const T *diff, const T *dst, float *inner) {
   const int lane = threadIdx.x % 32;
   const int64_t warps = index_stride() / 32;
@@ -148,7 +156,7 @@ template <int R, int D> struct Pairs {
   uint8_t kept[R][R / 4];
 };
 
-// Computes weights and scores of queries from `query` on and keys from `key` on.
+// Computes x.weights and x.scores, for queries from `query` on and keys from `key` on.
 template <int R, int D>
 __device__ void differentiate(const Heads &a, const TileOrigin &p, int64_t query, int64_t key, const float *lse,
                               const float *inner, Pairs<R, D> &x) {
@@ -240,7 +248,7 @@ __global__ void diff_queries(Heads a, const T *diff, const float *lse, const flo
     }
 }
 
-// Calls body with the sizes of tiles: R rows, and D channels, at least as many as a head has.
+// Calls body with R and D. D is at least the number of channels of a head.
 template <class Body> std::unique_ptr<Kernel> sized(const AttentionShape &s, Body body) {
   using std::integral_constant;
   if (s.heads.d <= 32) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});

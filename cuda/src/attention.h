@@ -10,9 +10,20 @@ namespace hetero {
 
 constexpr int kMostChannels = 128; // channels of a head; more do not fit into shared memory
 
+// The shape of an attention op, and its operands that all kernels read:
+//
+//   n, t, c     samples, positions (rows) of a sample, channels of q
+//   d           channels of a head
+//   stride      elements from one row of q to the next
+//   kv_stride   elements from one row of k to the next, and of v
+//   heads       heads of q
+//   shared      heads of k and v
+//   group       heads of q that use the same head of k and v: heads / shared
+//   scale       scores are q·k·scale
+//   stream, threshold, factor, ids, key   dropout: see philox.h
 struct Heads {
-  int64_t n, t, c, d, stride, kv_stride; // elements from one row of q, of k or v, to the next
-  int heads, shared, group;              // heads of q, of k and v; heads of q for each head of k and v
+  int64_t n, t, c, d, stride, kv_stride;
+  int heads, shared, group;
   bool causal;
   uint32_t stream;
   float scale, factor;
@@ -22,13 +33,13 @@ struct Heads {
   const uint32_t *key;
 };
 
-// The tile of a block: a head of a sample, and its first row. h is a head of q. A tile of keys begins with the first
-// head of q that reads them.
+// The tile of a block: rows from `first` on of head h of sample n. length is the number of valid rows of the sample. h
+// is a head of q; a tile of keys starts with the first head of q that uses these keys.
 struct TileOrigin {
   int64_t n, h, first, length;
 
-  // In a causal op, later tiles of queries have more keys, and earlier tiles of keys have more queries. The longer
-  // tiles start first, so that the last blocks to run are short.
+  // In a causal op, a later tile of queries uses more keys, and an earlier tile of keys is used by more queries. Blocks
+  // with more work start first, so that the last blocks to run are short.
   __device__ TileOrigin(const Heads &a, int rows, bool of_keys = false) {
     const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
     first = (of_keys ? b % tiles : tiles - 1 - b % tiles) * rows;
@@ -40,13 +51,15 @@ struct TileOrigin {
     length = a.lengths[n] < 0 ? 0 : a.lengths[n] < a.t ? a.lengths[n] : a.t;
   }
   __device__ int64_t keys(const Heads &a, int64_t i) const { return a.causal && i + 1 < length ? i + 1 : length; }
-  // Offset of this head in the sample's first row. of_kv returns the offset of the key/value head that it reads.
+  // Returns the offset of head h in the first row of sample n. of_kv returns the offset of the key/value head that h
+  // uses.
   __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
   __device__ int64_t of_kv(const Heads &a) const { return n * a.t * a.kv_stride + h / a.group * a.d; }
-  __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; } // of lse
+  // Returns the index of row i in lse and inner, (N, heads, T).
+  __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; }
 };
 
-// The operands of an op. before: number of inputs that precede q.
+// The operands of an attention op. `before` is the number of inputs that precede q.
 struct AttentionShape {
   Specced specs;
   Heads heads{};
@@ -105,21 +118,22 @@ struct AttentionShape {
     }
     return a;
   }
-  // Returns q (which = 0), k (1) or v (2). base[0] is the packed operand, or base holds the three operands.
+  // Returns q (which = 0), k (1) or v (2). base has one address if q, k and v are packed, else three.
   template <class T> T *part(void *const *base, int which) const {
     return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
   }
-  // The grid with one block for each tile of `rows` queries of a query head, or of `rows` keys of a key/value head.
+  // Returns the grid with one block for each tile. A tile has `rows` queries of a query head, or `rows` keys of a
+  // key/value head.
   Grid grid(int rows, int threads, int shared = 0, bool of_keys = false) const {
     return {heads.n * (of_keys ? heads.shared : heads.heads) * ((heads.t + rows - 1) / rows), 1, 1, threads, shared};
   }
 };
 
-// Launches inner (N, Heads, T) = diff_dst·dst of each row of a head. T is f32, bf16 or f16.
+// Computes inner (N, heads, T): for each row of each head, the dot product of diff_dst and dst. T is f32, bf16 or f16.
 template <class T> void launch_inner_products(const Heads &a, const T *diff, const T *dst, float *inner, void *queue);
 
-// Return the kernels on tensor cores, for 16-bit types. Return nullptr if the type is f32, because TF32 would round the
-// operands, or if the GPU's tensor cores do not support the type.
+// Return the kernels on tensor cores, for 16-bit types. Return nullptr in two cases: the type is f32, whose operands
+// TF32 would round, or the GPU's tensor cores do not support the type.
 std::unique_ptr<Kernel> make_tensor_attention(const AttentionShape &s);
 std::unique_ptr<Kernel> make_tensor_attention_diff(const AttentionShape &s);
 

@@ -1,8 +1,8 @@
 // attention_step.cu: attention of the next position of each sample, with cached keys and values.
 //
-// A block has one head of one sample. It goes through tiles of kKeys keys with an online softmax (attention.cu). In
-// each tile, a thread first computes the scores of some keys. It then adds the weighted values of the tile to the sums
-// of some channels. The query's own key is the last key.
+// A block computes one head of one sample. It loops over tiles of kKeys keys with an online softmax (attention.cu). For
+// each tile, a thread computes the score of one key. Then it adds the weighted values of the tile to the sums of its
+// channels. The query's own key is the last key.
 #include <cmath>
 
 #include "gpu.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBlock = 128;     // threads
 constexpr int kKeys = 128;      // keys of a tile
-constexpr int kMostHead = 1024; // channels of a head, which are in shared memory
+constexpr int kMostHead = 1024; // largest number of channels of a head; a block has them in shared memory
 constexpr int kWarps = kBlock / 32;
 
 struct Cache {
@@ -22,7 +22,8 @@ struct Cache {
   float scale;
 };
 
-// The largest value, or the sum, of all threads of the block, in every thread. scratch has kWarps elements.
+// Combines v of all threads of the block by a maximum or a sum, and returns the result in every thread. scratch has
+// kWarps elements.
 template <class Combine> __device__ float over_block(float v, float *scratch, Combine combine) {
   const int self = static_cast<int>(threadIdx.x);
   for (int step = 16; step > 0; step /= 2) v = combine(v, __shfl_xor_sync(kAll, v, step));

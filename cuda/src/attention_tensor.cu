@@ -1,21 +1,29 @@
-// attention_tensor.cu: multi-head attention of bf16 and fp16 on tensor cores, and its gradients.
+// attention_tensor.cu: multi-head attention of bf16 and f16 on tensor cores, and its gradients.
 //
-// The steps are those of attention.cu (FlashAttention-2: Dao, 2023). Products have 16-bit operands and f32 sums;
-// statistics, exponentials and sums over tiles are f32. Probabilities and gradients of scores are rounded to the type
+// The algorithm is that of attention.cu (FlashAttention-2: Dao, 2023). Products have 16-bit operands and f32 sums.
+// Statistics, exponentials and sums over tiles are f32. Probabilities and gradients of scores are rounded to the type
 // of the operands before they are multiplied.
 //
-//   attend        a warp has 16 or 32 queries. For each tile of keys it computes scores S = Q·Kᵀ, online softmax, and
-//                 adds P·V. P never leaves its registers.
-//   diff_keys     a warp has 16 keys. For each 16 queries of a head that reads them, it computes Sᵀ = K·Qᵀ and
-//                 K's side of the gradient: diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ
-//                 and dS = P·(dP - inner)
-//   diff_queries  a warp has 16 queries. For each 16 keys: diff_q += dS·K
+// Matrices, without dropout. A row of S, P, dP and dS is a query, and a column is a key:
+//
+//     Q, K, V, diff_dst       operands of one head, (rows, D); D: channels of a head, padded with zeros to 64 or 128
+//     S = scale·Q·Kᵀ          scores
+//     P = softmax(S)          probabilities, from lse in the gradients
+//     dP = diff_dst·Vᵀ        gradient of P
+//     dS = P·(dP - inner)     gradient of S, element by element; inner: dot product of diff_dst and dst of the query
+//
+// Kernels:
+//
+//     attend        a warp has 16 or 32 queries. For each tile of keys, it computes S, updates the online softmax,
+//                   and adds P·V to dst. P never leaves its registers.
+//     diff_keys     a warp has 16 keys. For every 16 queries of a head that uses these keys, it computes Sᵀ = K·Qᵀ,
+//                   diff_v += Pᵀ·diff_dst and diff_k += scale·dSᵀ·Q.
+//     diff_queries  a warp has 16 queries. For every 16 keys, it computes S and diff_q += scale·dS·K.
 //
 // The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
 // copied. One warp sums each element of a gradient in a fixed order, so gradients are bit-equal in every run.
 //
-// Legend: D channels of a head, padded with zeros to 64 or 128; a tile's rows are kStride = D + 8 elements apart
-// (tile.h).
+// The rows of a tile are kStride = D + 8 elements apart (tile.h, which also defines the matrices A, B and D of a warp).
 #include "attention.h"
 #include "philox.h"
 #include "tile.h"
@@ -25,17 +33,17 @@ namespace hetero {
 namespace {
 
 constexpr int kWarps = 4, kBlock = 32 * kWarps;
-constexpr int kChunk = 32; // keys of attend whose scores are in registers; larger: more registers
+constexpr int kChunk = 32; // keys whose scores attend has in registers at a time; a larger chunk needs more registers
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// Sizes of the tiles. With more queries per warp, each load of keys is used by more products, but there are fewer
-// blocks, and a warp needs more registers.
+// Sizes of the tiles. If a warp has more queries, more products use each load of keys. But then there are fewer blocks,
+// and a warp needs more registers.
 template <int D> struct Sizes {
   static constexpr int stride = D + 8;
-  static constexpr int high = D <= 64 ? 2 : 1; // attend: A's of a warp, with 16 queries each
+  static constexpr int high = D <= 64 ? 2 : 1; // attend: matrices A of a warp, with 16 queries each
   static constexpr int queries = 16 * high * kWarps, keys = 64;
   static constexpr int own = 16 * kWarps,
-                       others = D <= 64 ? 64 : 32; // gradients: rows of the block, of the other tiles
+                       others = D <= 64 ? 64 : 32; // gradients: rows of the block's own tiles, of other tiles
   static constexpr int forward_bytes = (queries + 4 * keys) * stride * 2;
   static constexpr int backward_bytes = (2 * own + 4 * others) * stride * 2 + 4 * others * 4;
 };
@@ -47,7 +55,7 @@ template <class T> __device__ T zero() {
 }
 
 // Begins to copy rows first to first + R - 1 of a head into a tile. Rows from `limit` on, and channels beyond those of
-// the head, become zero. packs: addresses and sizes permit copies of 16 bytes.
+// the head, become zero. packs states that addresses and sizes permit copies of 16 bytes.
 template <int R, int D, class T>
 __device__ void begin_copy(T *tile, const T *from, int64_t stride, int first, int limit, int d, bool packs) {
   if (packs) {
@@ -64,8 +72,10 @@ __device__ void begin_copy(T *tile, const T *from, int64_t stride, int first, in
   }
 }
 
-// Writes a warp's 16 rows of D's, times factor, through its part of a tile, to rows `first` to first + 15 of a head.
-// Rows from `limit` on are zero; rows from `end` on do not exist.
+// Writes 16 rows of results of a warp to rows `first` to first + 15 of a head. The results are `sums`, D/8 adjacent
+// matrices D (tile.h), times factor; factor[half] belongs to the lane's row lane_row() + 8·half. The warp first
+// collects the rows in `tile`, its part of a tile in shared memory, which permits stores of 16 bytes. Rows from `limit`
+// on become zero. Rows from `end` on do not exist.
 template <int D, class T>
 __device__ void write(const float (&sums)[D / 8][4], const float (&factor)[2], T *tile, T *to, int64_t stride,
                       int first, int limit, int end, int d, bool packs) {
@@ -109,13 +119,14 @@ struct Draw {
     key[1] = a.key[1];
     id = a.ids[p.n];
   }
-  // Keys `key` to key + 3 of a query, one bit each.
+  // Returns whether query i keeps the keys j to j + 3, one bit each.
   __device__ unsigned four(int i, int j) const {
     const uint32_t position = static_cast<uint32_t>(i) * 65536u + static_cast<uint32_t>(j);
     return kept_of(threshold, stream, key, id, position / 4);
   }
-  // For a D whose rows are queries from i on and whose columns are keys from j on: bit e for element e. Two lanes need
-  // the same four keys of two queries; each lane draws for one of the queries.
+  // Returns the bits for a matrix D whose rows are queries from i on, and whose columns are keys from j on. Bit e
+  // belongs to the lane's element e. Two adjacent lanes need the same four keys of two queries, so each lane draws for
+  // one of the queries.
   __device__ unsigned of_queries(int i, int j) const {
     const int odd = static_cast<int>(threadIdx.x) % 2, shift = 2 * odd;
     const unsigned own = four(i + lane_row() + 8 * odd, j + lane_column() / 4 * 4),
@@ -123,16 +134,16 @@ struct Draw {
     const unsigned upper = odd ? other : own, lower = odd ? own : other;
     return (upper >> shift & 3) | (lower >> shift & 3) << 2;
   }
-  // For two adjacent D's: bit 4·x + e for element e of D x. Their rows are keys from j on, and their columns are
-  // queries from i on. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one
-  // query.
+  // Returns the bits for two adjacent matrices D, whose rows are keys from j on, and whose columns are queries from i
+  // on. Bit 4·x + e belongs to the lane's element e of matrix x. Four lanes need the same four adjacent keys of four
+  // queries, so each lane draws for one of the queries.
   __device__ unsigned of_keys(int i, int j) const {
     const int lane = lane_row() % 4, query = i + lane_column() + lane % 2 + lane / 2 * 8, from = j + lane_row() / 4 * 4;
     unsigned bits = (four(query, from) | four(query, from + 8) << 4) << 8 * lane; // 8 keys of the query
     bits |= __shfl_xor_sync(kAll, bits, 4);
     bits |= __shfl_xor_sync(kAll, bits, 8);
     unsigned own = 0;
-    for (int e = 0; e < 8; e++) { // D e / 4, column e % 2, key lane_row() + (e / 2 % 2)·8
+    for (int e = 0; e < 8; e++) { // matrix e / 4, column e % 2, key lane_row() + (e / 2 % 2)·8
       const int q = e / 4 * 2 + e % 2, k = lane + e / 2 % 2 * 4;
       own |= (bits >> (8 * q + k) & 1) << e;
     }
@@ -151,7 +162,8 @@ __global__ void __launch_bounds__(kBlock)
   const Draw draw(a, p);
   const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 * M; // the warp's first query in the tile
-  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
+  // Returns the number of keys that query i uses.
+  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; };
   const int total = first < length ? seen(first + S::queries - 1) : 0;
   const int most_seen = first + row < length ? seen(first + row + 16 * M - 1) : 0, least_seen = seen(first + row);
   const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
@@ -181,7 +193,7 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
         for (int c = 0; c < D / 16; c++) load_a(query[m][c], queries, kStride, row + 16 * m, 16 * c);
     }
-    // Scores of kChunk keys at a time are in registers. Chunks that no query of the warp sees are left out.
+    // Registers contain the scores of kChunk keys at a time. Chunks that no query of the warp uses are skipped.
     for (int chunk = 0; chunk < N && from + chunk < most_seen; chunk += kChunk) {
       float s[M][kChunk / 8][4] = {};
 #pragma unroll
@@ -206,7 +218,7 @@ __global__ void __launch_bounds__(kBlock)
           }
           float most = largest[m][half];
           for (int n = 0; n < kChunk / 8; n++) most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-          most = quad_max(most); // finite after the first chunk: every query sees key 0
+          most = quad_max(most); // finite after the first chunk: every query uses key 0
           const float shrink = fast_exp2((largest[m][half] - most) * scale), offset = most * scale;
           largest[m][half] = most;
           float part = 0;
@@ -272,8 +284,8 @@ __device__ void begin_copy_statistics(float *lses, float *inners, const float *l
   copy4(inners + r, real ? inner + first + r : inner, real);
 }
 
-// Computes the weight and the gradient of the score of one pair. On entry, score is the score, and diff is the gradient
-// of the weight. lse is in units of log 2, like scale.
+// Computes the weight and the gradient of the score of one pair of query and key. On entry, score is the score, and
+// diff is the gradient of the weight. scale and lse contain the factor log2(e), because the exponential has base 2.
 __device__ inline void differentiate(float &score, float &diff, float scale, float lse, float inner, bool real,
                                      bool kept, float factor) {
   const float probability = fast_exp2(fmaf(score, scale, -lse));
@@ -325,7 +337,7 @@ __global__ void __launch_bounds__(kBlock)
         }
       const T *const query_tile = queries + now * kTile, *const diff_tile = diffs + now * kTile;
       for (int n = 0; n < N && from + n < length; n += 16) {
-        if (own >= length || (a.causal && from + n + 15 < own)) continue; // no query sees any key of the warp
+        if (own >= length || (a.causal && from + n + 15 < own)) continue; // no query uses any key of the warp
         const bool all = from + n + 16 <= length && (!a.causal || from + n >= own + 15);
         float s[2][4] = {}, ds[2][4] = {};
         uint32_t b[4], left[4];
@@ -380,8 +392,9 @@ __global__ void __launch_bounds__(kBlock)
   const TileOrigin p(a, S::own);
   const Draw draw(a, p);
   const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row;           // the warp's first query
-  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row; // the warp's first query
+  // Returns the number of keys that query i uses.
+  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; };
   const int end = first < length ? seen(first + S::own - 1) : 0;
   const int most_seen = own < length ? seen(own + 15) : 0, least_seen = seen(own);
   const int64_t at = p.at(a, a.stride), of_kv = p.of_kv(a);
@@ -453,7 +466,7 @@ bool has_tensor_cores() {
   return facts.major * 10 + facts.minor >= kTensorArch;
 }
 
-// Calls body with the type and the number of channels. Returns nullptr if these kernels do not support the type.
+// Calls body with the element type and D. Returns nullptr if these kernels do not support the type.
 template <class Body> std::unique_ptr<Kernel> sized(const AttentionShape &s, Body body) {
   using std::integral_constant;
   const ht_spec &q = s.specs.in[s.first];

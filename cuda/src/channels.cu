@@ -13,12 +13,13 @@ template <class Int> __device__ void divide(const Block &of, Int at, int64_t &a,
   b = at % rows, a = at / rows;
 }
 
-// Computes V adjacent elements of dst from `at` on. packed: the V elements of src are also contiguous and aligned.
+// Computes V adjacent elements of dst from `at` on. packed states that the V elements of src are also contiguous and
+// aligned.
 template <int V, class From, class To>
 __device__ void fit(const Block &src, const From *from, const Block &dst, To *to, const float *bias, int64_t at,
                     bool packed) {
   int64_t a = 0, b = 0, c = at;
-  if (at >= dst.c) { // divisions of 64 bits take longer than the memory accesses
+  if (at >= dst.c) { // use 32-bit divisions if possible: 64-bit divisions take longer than the memory accesses
     if (at >> 32)
       divide(dst, at, a, b, c);
     else
@@ -46,14 +47,15 @@ __global__ void fit_all(Block src, const From *from, Block dst, To *to, const fl
   for (int64_t i = n / V * V + first_index(); i < n; i += index_stride()) fit<1>(src, from, dst, to, bias, i, false);
 }
 
-// The offset of channel ch of position row; a position has all coordinates except the channel.
+// Returns the offset of channel ch at position `row`. Positions number all combinations of the other coordinates.
 __device__ int64_t at(const Block &b, int64_t row, int64_t ch) {
   return b.channels_last ? row * b.c + ch : (row / b.c * b.b + ch) * b.c + row % b.c;
 }
 
 __host__ __device__ int64_t positions(const Block &b) { return b.a * (b.channels_last ? b.b : b.c); }
 
-// Positions are divided into chunks. First each chunk is summed, then the sums of the chunks are added.
+// There is one chunk of positions per kLeast positions, but there are at most kMostChunks chunks. The first kernel sums
+// each chunk, and the second kernel adds the sums of the chunks.
 constexpr int64_t kLeast = 64, kMostChunks = 512;
 int64_t chunks_of(const Block &b) {
   const int64_t n = (positions(b) + kLeast - 1) / kLeast;
@@ -94,7 +96,8 @@ void launch_fit(const Block &src, const void *from, const Block &dst, void *to, 
       using To = decltype(t);
       constexpr int most = Pack<To>::size;
       const int64_t n = dst.a * dst.b * dst.c;
-      const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c; // may end within a pack
+      // If there is only one row, its last pack may be incomplete.
+      const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c;
       const bool wide = (one || dst.c % most == 0) && aligned({to});
       const bool packed = wide && (one || src.c % most == 0) && aligned({from});
       launch(wide ? fit_all<most, From, To> : fit_all<1, From, To>, over(wide ? n / most + 1 : n), queue, src,

@@ -5,7 +5,7 @@
 
 namespace hetero {
 
-// Throws std::runtime_error, or OutOfMemory, unless a call of the CUDA run-time library succeeded.
+// Throws OutOfMemory if memory is short, and std::runtime_error for all other errors.
 void check(cudaError_t error, const char *what);
 
 } // namespace hetero

@@ -1,9 +1,9 @@
 // choices.cc: times candidates with events.
 //
-// Each timed launch starts with a cold level-2 cache, because in a training step all other tensors pass through the
-// cache between two runs of a kernel. Cached operands would favour candidates that read operands twice. Overwriting the
-// cache also keeps the GPU busy while the host enqueues, so the measured time contains no gap. Candidates alternate, so
-// that a change of clocks affects all of them.
+// Each timed launch starts with a cold level-2 cache. In a training step, all other tensors pass through the cache
+// between two runs of a kernel. Cached operands would favour candidates that read operands twice. Overwriting the cache
+// also keeps the GPU busy while the host enqueues, so the measured time contains no gap. Candidates alternate, so that
+// a change of clocks affects all of them.
 #include "choices.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ struct Runner {
   }
 };
 
-// A comparison in progress: prepare, then start at quiescence, then finish.
+// A comparison in progress. The caller calls prepare, then start at quiescence (quiet.h), then finish or first.
 class Timing {
 public:
   explicit Timing(const Comparison &comparison) : comparison_(comparison) {}
@@ -97,7 +97,7 @@ public:
     for (size_t i = 0; i < comparison_.candidates.size(); i++)
       attempt(i, [&] { field_.push_back({i, comparison_.candidates[i].prepare(), {}}); });
   }
-  // The first run loads code, and is not timed.
+  // Runs each candidate once without keeping the time, because the first run loads code.
   void start() {
     watch_.emplace(comparison_.bytes);
     std::vector<Runner> started;
@@ -170,7 +170,7 @@ std::string this_machine() {
   return file_name_of(text.str());
 }
 
-// The index of the candidate with that name; the number of candidates if there is none.
+// Returns the index of the candidate with that name, or the number of candidates if there is none.
 size_t named(const Comparison &comparison, const std::string &name) {
   size_t i = 0;
   while (i < comparison.candidates.size() && comparison.candidates[i].name != name) i++;
@@ -239,7 +239,8 @@ size_t fastest(const Comparison &comparison) {
       }
       refuse("the file cannot be written");
     }
-    const size_t i = timing.first(); // without a stored choice, another process could choose another way
+    // The choice cannot be stored, so every process takes the same candidate without timing.
+    const size_t i = timing.first();
     mine[key] = {comparison.candidates[i].name, "not timed"};
     return i;
   } catch (const OutOfMemory &) {

@@ -1,9 +1,13 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
-// A convolution can be computed in several ways. A way determines the types of cuDNN's operands and results, whether
-// cuDNN adds a bias, and whether channels are padded with zeros to the granularity of tensor cores. Kernels in this
-// folder do the remaining work, in the workspace. Every way keeps sums in f32, and rounds a result once. The program
-// uses the fastest combination of a way and an engine (choices.h).
+// A convolution can be computed in several ways. A way determines:
+//
+//   - the element types of cuDNN's operands and results
+//   - whether cuDNN adds the bias
+//   - whether channels are padded with zeros to the granularity of tensor cores
+//
+// Kernels of this folder do the remaining work, in the workspace. Every way keeps sums in f32, and rounds a result
+// once. The program uses the fastest combination of a way and an engine of cuDNN (choices.h).
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -75,7 +79,7 @@ int64_t channels_for(int64_t n, int32_t dtype) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Returns an operand in the form in which cuDNN reads or writes it.
+// Returns the operand in the type and size in which cuDNN reads or writes it.
 Dense asked(const Convolution &c, const Way &way, int role) {
   Dense d = c.own[role];
   if (d.dtype == 0 || (role == kBias && !way.fused)) return {};
@@ -96,14 +100,15 @@ ConvGraph graph_of(const Convolution &c, const Way &way) {
 
 using Ways = std::vector<Way>;
 
-// HETERO_CUDA_NARROW_GRADIENTS=1: weight gradients of bf16 and f16 may be rounded to that type before the conversion to
-// f32, as in other frameworks.
+// HETERO_CUDA_NARROW_GRADIENTS=1 permits cuDNN to round weight gradients of bf16 and f16 to that type, as other
+// frameworks do. The gradients are converted to f32 afterwards.
 bool narrow_gradients() {
   const char *text = std::getenv("HETERO_CUDA_NARROW_GRADIENTS");
   return text && std::string(text) == "1";
 }
 
-// The ways to compute a convolution, by priority. A priority is tried only if no way of a higher priority works.
+// Returns the ways to compute a convolution, the highest priority first. Timing selects among the ways of one priority.
+// A lower priority is used only if no way of a higher priority works.
 std::vector<Ways> ways_of(const Convolution &c) {
   const int32_t type = c.own[kX].dtype;
   const bool bias = c.pass == Pass::forward && c.own[kBias].dtype, wide = type == HT_F32;
@@ -112,7 +117,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) priorities.push_back({{type, type}});
   if (wide || (!bias && c.pass != Pass::diff_weights)) {
     priorities.push_back({{type, type}});
-  } else { // the result is not final: a bias follows, or the result stays f32
+  } else { // cuDNN's result must be f32: the bias is added before rounding, or the gradient is f32
     priorities.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
     priorities.push_back({{HT_F32, HT_F32}});
   }
@@ -128,7 +133,8 @@ std::vector<Ways> ways_of(const Convolution &c) {
   return priorities;
 }
 
-// Destroys a plan at quiescence, because the plan owns code, even if the creation of the plan's owner fails.
+// Destroys a plan at quiescence (quiet.h), because the plan owns code. This includes a plan whose kernel could not be
+// created.
 struct DiscardPlan {
   void operator()(ConvPlan *plan) const { Quiet::discard(std::unique_ptr<ConvPlan>(plan)); }
 };
@@ -148,7 +154,7 @@ public:
     if (workspace > 0) workspace += kAlign; // the caller aligns the workspace to 64 bytes only
   }
 
-  // Bytes of the workspace without cuDNN's own part.
+  // Returns an upper limit of the workspace without cuDNN's own part, in bytes.
   static int64_t staging(const Convolution &c, const Way &way) {
     int64_t bytes = 2 * kAlign + align_up(c.bias_gradient ? channel_sums_workspace(block_of(c.own[kY], c.nhwc)) : 0);
     for (int role = 0; role < kRoles; role++) bytes += align_up(asked(c, way, role).bytes());
@@ -198,7 +204,7 @@ private:
 
 // --- choosing -------------------------------------------------------------------------------------
 
-// An engine for a way, and its kernel after the creation of the kernel.
+// An engine of cuDNN for a way. kernel is nullptr until `made` creates it.
 struct Option {
   Way way;
   std::shared_ptr<BuiltGraph> graph;
@@ -216,7 +222,7 @@ struct Option {
   }
 };
 
-// cuDNN's engines for these ways. reasons collects why a way has none.
+// Returns cuDNN's engines for these ways. Appends to reasons why a way has no engine.
 std::vector<Option> options_of(const Convolution &c, const Ways &ways, std::string &reasons) {
   std::vector<Option> out;
   for (const Way &way : ways) {
@@ -259,7 +265,7 @@ Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
   };
 }
 
-// The fastest kernel among the ways of one priority. Throws Unsupported if none works.
+// Returns the fastest kernel among the ways of one priority. Throws Unsupported if none works.
 std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, std::vector<Option> &options) {
   Comparison comparison{
       "cuDNN " + std::to_string(Dnn::get().version), key_of(c) + ", " + text(options[0].way), kMostWorkspace, {}};

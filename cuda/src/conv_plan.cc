@@ -10,7 +10,7 @@ namespace hetero {
 namespace {
 
 // Identifiers of the operands in a graph.
-constexpr int64_t kVirtual = 100; // a convolution's result before the bias
+constexpr int64_t kVirtual = 100; // identifier of the convolution's result before the bias
 int64_t uid(int role) { return role + 1; }
 
 cudnnDataType_t type_of(int32_t dtype) {
@@ -95,7 +95,7 @@ Descriptor operation(Pass pass, const Descriptor &conv, const Descriptor &x, con
   return out;
 }
 
-// The operation on a convolution's result.
+// Returns the description of an element-by-element operation on a convolution's result.
 Descriptor pointwise(cudnnPointwiseMode_t mode) {
   Descriptor out(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "cuDNN pointwise");
   out.raw(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
@@ -104,7 +104,7 @@ Descriptor pointwise(cudnnPointwiseMode_t mode) {
   return out;
 }
 
-// y = x + bias, or y = x without a bias.
+// Returns the operation y = x + bias, or y = x if bias is nullptr.
 Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const Descriptor *bias,
                                const Descriptor &y) {
   Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN pointwise operation");
@@ -193,7 +193,7 @@ BuiltGraph::BuiltGraph(const ConvGraph &g)
                            part(tensor(g.operand[kY], g.nhwc, uid(kY), false))};
   const Descriptor *to = t[result];
   if (bias || g.chained) {
-    Dense sum = g.operand[result]; // the sum is f32 and virtual
+    Dense sum = g.operand[result]; // the convolution's result is f32 and virtual: cuDNN does not store it
     sum.dtype = HT_F32;
     t[result] = part(tensor(sum, g.nhwc, kVirtual, true));
   }

@@ -1,10 +1,15 @@
 // conv_plan.h: a convolution as a cuDNN graph, the engine configurations that are allowed for it, and a configuration
 // that is ready to run.
 //
-// The rules keep training reproducible, and results as accurate as the element types. Not allowed are engines with
-// cuDNN's notes nondeterministic, down-converted inputs, reduced-precision sums, and Winograd and FFT transforms.
-// Engines that use tensor cores for f32 operands round to TF32. They are allowed only if TF32 represents all values of
-// the operands.
+// The rules keep training reproducible, and results as accurate as the element types. An engine is not allowed if cuDNN
+// reports one of these notes for it:
+//
+//   - nondeterministic
+//   - down-converted inputs
+//   - reduced-precision sums
+//   - Winograd or FFT transforms
+//   - tensor cores, if TF32 does not represent all values of the operands: with f32 operands, tensor cores round to
+//     TF32
 #pragma once
 
 #include <array>
@@ -20,7 +25,8 @@ namespace hetero {
 
 enum class Pass { forward, diff_src, diff_weights };
 
-// The operands by their positions in y = x * w + bias, for any pass.
+// The role of an operand in y = x * w + bias, where * is the convolution. In a gradient pass, x, w and y also name the
+// gradients of these tensors.
 enum Role { kX, kW, kY, kBias, kRoles };
 
 // A tensor (N, C, H, W), a weight (O, I, KH, KW) or a bias (1, O, 1, 1).
@@ -35,17 +41,17 @@ struct Dense {
 
 inline Role result_of(Pass pass) { return pass == Pass::forward ? kY : pass == Pass::diff_src ? kX : kW; }
 
-// The graph requested from cuDNN. The number of groups follows from the channels of x and w.
+// The graph that cuDNN must compute. The number of groups follows from the channels of x and w.
 struct ConvGraph {
   Pass pass;
   bool nhwc;
-  bool chained; // an identity follows: engines for chains support f32 where those for single convolutions do not
+  bool chained; // an identity follows the convolution: engines for chains may support f32 results where others do not
   bool tf32;    // operands are f32 with values that TF32 represents
   Dense operand[kRoles]; // kBias: a bias that the graph adds
   std::array<int64_t, 2> stride, padding, dilation;
 };
 
-// An engine with its settings, which determine a plan of a graph.
+// An engine with its settings. Together with a graph, they determine a plan.
 struct EngineChoice {
   int64_t engine = 0;                             // cuDNN's global index of the engine
   bool compiled = false;                          // cuDNN compiles the engine on creation, which takes about a second
@@ -54,13 +60,13 @@ struct EngineChoice {
   std::string text() const; // "engine 34 knobs 2=5 13=0"
 };
 
-// A finalised graph. Throws DnnError if cuDNN does not support it.
+// A graph that cuDNN has accepted. The constructor throws DnnError if cuDNN does not support the graph.
 class BuiltGraph {
 public:
   explicit BuiltGraph(const ConvGraph &graph);
 
-  // Allowed engines from the heuristics, the best first, without duplicates. turned_down collects why the other engines
-  // are not allowed.
+  // Returns the allowed engines that the heuristics suggest, the best first, without duplicates. turned_down collects
+  // the reasons why other engines are not allowed.
   std::vector<EngineChoice> choices(std::string &turned_down) const;
   const Descriptor &graph() const { return graph_; }
 
@@ -72,21 +78,22 @@ private:
   Descriptor graph_;
 };
 
-// An engine choice that is ready to run. Throws DnnError if the engine rejects the graph.
+// An engine choice that is ready to run. The constructor throws DnnError if the engine rejects the graph.
 class ConvPlan {
 public:
   ConvPlan(const BuiltGraph &graph, const EngineChoice &choice);
 
   int64_t workspace() const { return workspace_; } // bytes
-  // Enqueues the convolution. It allocates nothing on the device. Addresses are multiples of 16, nullptr for operands
-  // that the graph lacks.
+  // Enqueues the convolution, and allocates nothing on the device. Addresses are multiples of 16. The address of an
+  // operand that the graph lacks is nullptr.
   void run(void *const (&operand)[kRoles], void *workspace, void *queue);
 
 private:
   std::vector<Descriptor> knobs_;
-  Descriptor engine_, config_, plan_; // a plan may refer to its components
+  Descriptor engine_, config_, plan_; // kept because plan_ may refer to them
   int64_t workspace_ = 0;
-  std::optional<Descriptor> pack_; // operands of the last run: a program runs with the same addresses each time
+  // The addresses of the last run, for reuse: a program passes the same addresses in every run.
+  std::optional<Descriptor> pack_;
   std::array<void *, kRoles + 1> packed_{};
 };
 

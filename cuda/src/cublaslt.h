@@ -27,7 +27,7 @@ const CublasLt &cublaslt();
 // The library's handle for the device in use, created once.
 cublasLtHandle_t cublaslt_handle();
 
-// Throws std::runtime_error, or OutOfMemory, unless a call succeeded.
+// Throws OutOfMemory if memory is short, and std::runtime_error for all other errors.
 void check(cublasStatus_t status, const char *what);
 
 } // namespace hetero

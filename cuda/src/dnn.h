@@ -49,12 +49,13 @@ struct DnnHandle {
   cudnnHandle_t handle = nullptr;
 };
 
-// Handles exist until the process ends. Building a plan can take a second, so launches use another handle.
+// Handles exist until the process ends. Plans are built with a handle of their own, because building one can take a
+// second, and launches must not wait for it.
 DnnHandle &building_handle();
 DnnHandle &running_handle();
 
-// A backend descriptor: created, given attributes, finalised, then read and used by other descriptors. Errors contain
-// its name.
+// A descriptor of cuDNN's backend API. The caller creates it, sets its attributes and finalises it. Then the caller
+// reads it, or other descriptors refer to it. Error texts contain its name.
 class Descriptor {
 public:
   Descriptor(cudnnBackendDescriptorType_t type, const char *what);
@@ -86,10 +87,11 @@ public:
                   const void *values);
   Descriptor &finalize();
 
-  // Reads at most `most` values and returns the number of available ones.
+  // Reads at most `most` values, and returns the number of values that the attribute has.
   int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most, void *values) const;
   int64_t number(cudnnBackendAttributeName_t name) const;
-  // Fills descriptors that were created for the attribute, and removes the unused ones.
+  // Fills `list`, whose descriptors were created for the attribute, and removes the descriptors that cuDNN did not
+  // fill.
   void read(cudnnBackendAttributeName_t name, std::vector<Descriptor> &list) const;
 
   cudnnBackendDescriptor_t get() const { return raw_; }

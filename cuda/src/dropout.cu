@@ -1,7 +1,8 @@
-// dropout.cu: zeroes elements that a counter-based generator selects, the same elements on every kind of device.
+// dropout.cu: sets elements to zero that a counter-based generator (philox.h) selects. Every kind of device selects the
+// same elements.
 //
-// philox.h is the generator. If the sizes permit, a thread processes 16 bytes at a time: adjacent elements, or, in
-// (N, H, W, C) images, adjacent channels of four adjacent pixels.
+// If the sizes permit, a thread processes 16 bytes at a time: adjacent elements, or, in (N, H, W, C) images, adjacent
+// channels of four adjacent pixels.
 #include <cmath>
 
 #include "gpu.h"
@@ -16,16 +17,17 @@ struct Dropout {
   uint64_t threshold;    // round(P·2³²)
   float factor;          // 1/(1-P)
   uint32_t stream;
-  int64_t
-      channels; // of (N, H, W, C) images, whose positions are still those of (C, H, W); 0: positions in memory order
+  // Channels of (N, H, W, C) images; 0: other layouts. The generator numbers the elements of such images in the order
+  // (C, H, W), like plain images. It numbers all other elements in memory order.
+  int64_t channels;
 };
 
-// Returns which of a counter's four elements dropout keeps, one bit each.
+// Returns which of the four elements of a counter dropout keeps, one bit each.
 __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample, int64_t counter) {
   return kept_of(d.threshold, d.stream, key, sample, static_cast<uint32_t>(counter));
 }
 
-// For any sizes: a thread processes one counter.
+// For any sizes. A thread processes the four elements of one counter.
 template <class T>
 __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   const int64_t counters = (d.size + 3) / 4;
@@ -44,7 +46,7 @@ __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const 
   }
 }
 
-// For positions in memory order, where the size of a sample is a multiple of a pack.
+// For elements that are numbered in memory order, if the size of a sample is a multiple of a pack.
 template <class T>
 __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;
@@ -60,7 +62,7 @@ __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const
   }
 }
 
-// For images whose channels are a multiple of a pack, and whose pixels are a multiple of four.
+// For images, if the number of channels is a multiple of a pack, and the number of pixels is a multiple of four.
 template <class T>
 __global__ void dropout_pixels(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;

@@ -1,11 +1,13 @@
 // elementwise.cu: unary, unary_diff, binary, scale and fill.
 //
-//   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
-//   scale       dst = src·factor              fill         dst = value
+//     unary        dst = f(src)
+//     unary_diff   diff_src = diff_dst·f'(src)
+//     binary       dst = f(a, b)                 b is broadcast along dimensions in which it has extent 1 or is missing
+//     scale        dst = src·factor
+//     fill         dst = value
 //
-// Operands of one shape are processed in memory order, in any common layout, 16 bytes at a time if their addresses
-// allow it. Arithmetic is f32, rounded once when stored.
+// If all operands have one shape, they are processed in memory order, in any common layout. If their addresses permit
+// it, a thread processes 16 bytes at a time. Arithmetic is f32, and results are rounded once when they are stored.
 #include "gelu.h"
 #include "gpu.h"
 #include "ops.h"
@@ -94,7 +96,7 @@ template <int V, bool two, class T, class F> __global__ void map_all(int64_t n, 
   map<V, two>(n, a, b, dst, f);
 }
 
-// Creates a kernel over operands of one shape: the inputs of f (request.in), then dst.
+// Creates a kernel that computes dst = f(inputs), element by element. All operands have one shape.
 template <bool two, class F> std::unique_ptr<Kernel> mapped(const Request &request, F f) {
   Specced k;
   k.in = request.in;
@@ -125,7 +127,7 @@ int func_of(const Request &request, int last) {
   return func;
 }
 
-// The broadcast of b: the stride of b is 0 where its extent is 1.
+// How b is broadcast. stride is 0 where b has extent 1, or lacks the dimension.
 struct Repeat {
   int ndim;
   int64_t dims[HT_MAX_DIMS], stride[HT_MAX_DIMS];
@@ -133,7 +135,7 @@ struct Repeat {
   int64_t last() const { return ndim > 0 ? dims[ndim - 1] : 1; }
 };
 
-// V adjacent elements of a row, which are combined with adjacent elements of b or with one element of b.
+// Combines V adjacent elements of a row of `a` with V adjacent elements of b, or with one element of b.
 template <int V, class T> __global__ void map_repeated(int64_t n, Repeat r, const T *a, const T *b, T *dst, Combine f) {
   const bool one = r.ndim == 0 || r.stride[r.ndim - 1] == 0;
   float x[V], y[V];
@@ -153,7 +155,7 @@ template <int V, class T> __global__ void map_repeated(int64_t n, Repeat r, cons
   }
 }
 
-// The factory of binary with a broadcast b.
+// Creates the kernel of a binary op whose b is broadcast.
 std::unique_ptr<Kernel> repeated(const Request &request, Combine f) {
   Specced k;
   take_plain(k, request);

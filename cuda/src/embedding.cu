@@ -1,11 +1,16 @@
-// embedding.cu: dst (N, T, C) = sum of one row of each table; the gradient of a table.
+// embedding.cu: lookup of rows in embedding tables, and the gradient of a table.
 //
-// The gradient of a table with ids needs no atomic additions, so its bits depend on the ids alone:
+//     dst[n, t] = tokens[ids[n, t]] + by_position[t] + segments[kinds[n, t]]
 //
-//   sort    a stable radix sort of the rows of diff_dst by id, 4 bits at a time: count, scan, move
-//   sum     a block adds the rows of a piece of the sorted list. Sums of ids that lie within the piece go to the table;
-//           an id with further rows in an adjacent piece leaves a partial sum.
-//   join    adds the partial sums of an id in order
+// dst is (N, T, C). ids and kinds are inputs (N, T). The terms of positions and segments are optional.
+//
+// The gradient of a table with ids needs no atomic additions, so its bits depend on the ids alone. The list of all rows
+// of diff_dst is processed in three steps:
+//
+//   1. Sort: a stable radix sort by id, 4 bits at a time. Each pass counts, scans and moves.
+//   2. Sum: a block adds the rows of a piece of the sorted list. It writes the sum of an id to the table if all rows of
+//     the id lie within the piece. If an adjacent piece has further rows of the id, it leaves a partial sum.
+//   3. Join: adds the partial sums of an id in order.
 #include "fault.h"
 #include "gpu.h"
 #include "ops.h"
@@ -14,10 +19,10 @@ namespace hetero {
 namespace {
 
 constexpr int kDigits = 16, kBits = 4; // digits and bits of one pass of the sort
-constexpr int kItems = 16;             // adjacent elements of a thread
+constexpr int kItems = 16;             // adjacent elements that a thread sorts
 constexpr int kTile = kThreads * kItems;
-// Rows of a piece. Larger: the sum of a frequent id is a longer chain. Smaller: more partial sums. Small on the host,
-// where tests have few rows.
+// Rows of a piece. In a larger piece, the rows of a frequent id are added in a longer chain. Smaller pieces leave more
+// partial sums. The number is small on the host, where tests have few rows.
 #ifdef __CUDACC__
 constexpr int kPiece = 64;
 #else
@@ -31,7 +36,7 @@ struct Lookup {
   uint64_t *fault;
 };
 
-// Adds the row of ids[r], V channels from c on, to sum.
+// Adds the row of id ids[r] to sum: V channels from c on.
 template <int V> __device__ void add_row(const Lookup &l, int64_t r, int64_t channels, int64_t c, float *sum) {
   const int32_t id = l.ids[r];
   if (id < 0 || id >= l.rows) {
@@ -60,7 +65,7 @@ __global__ void embed(int64_t rows, int64_t positions, int64_t channels, Lookup 
   }
 }
 
-// Writes the first list of the sort. Bad ids become `rows`, which sorts behind all valid ids.
+// Writes the unsorted list. Bad ids become `rows`, which sorts after all valid ids.
 __global__ void list_ids(int32_t n, int32_t rows, const int32_t *ids, uint64_t *fault, int32_t *keys, int32_t *order) {
   for (int64_t i = first_index(); i < n; i += index_stride()) {
     const int32_t id = ids[i];
@@ -71,14 +76,14 @@ __global__ void list_ids(int32_t n, int32_t rows, const int32_t *ids, uint64_t *
   }
 }
 
-// Counts the digits of this thread's elements in its own column.
+// Counts how often each digit occurs in this thread's elements, in the thread's own column of part.
 __device__ void count_own(int32_t n, int shift, const int32_t *keys, int32_t (*part)[kThreads]) {
   for (int d = 0; d < kDigits; d++) part[d][threadIdx.x] = 0;
   const int64_t from = int64_t{blockIdx.x} * kTile + threadIdx.x * kItems;
   for (int64_t i = from; i < from + kItems && i < n; i++) part[keys[i] >> shift & (kDigits - 1)][threadIdx.x]++;
 }
 
-// counts (16, tiles): elements of a tile with each digit.
+// Computes counts (16, tiles): the number of elements of each tile that have each digit.
 __global__ void count_digits(int32_t n, int shift, const int32_t *keys, int32_t *counts) {
   __shared__ int32_t part[kDigits][kThreads];
   count_own(n, shift, keys, part);
@@ -89,7 +94,7 @@ __global__ void count_digits(int32_t n, int shift, const int32_t *keys, int32_t 
   counts[int64_t{threadIdx.x} * gridDim.x + blockIdx.x] = sum;
 }
 
-// Replaces each of the n counts by the sum of all earlier counts. Runs in one block.
+// Replaces each of the n counts by the sum of all earlier counts (an exclusive scan). Runs in one block.
 __global__ void scan_counts(int64_t n, int32_t *counts) {
   __shared__ int32_t part[kThreads];
   const int64_t each = (n + kThreads - 1) / kThreads, from = threadIdx.x * each;
@@ -185,7 +190,7 @@ __global__ void join_pieces(Sorted s) {
   s.write(key, c, sum);
 }
 
-// Row t of the table is the sum over samples of position t.
+// Computes the gradient of a table of positions: row t is the sum of diff_dst at position t over all samples.
 template <class T>
 __global__ void sum_positions(int64_t samples, int64_t positions, int64_t rows, int64_t channels, bool add,
                               const T *diff, float *table) {

@@ -13,7 +13,7 @@ namespace hetero {
 
 namespace {
 
-// ns
+// ns of polling without sleep, and of each sleep between later polls.
 constexpr int64_t kSpin = 20'000, kSleep = 20'000;
 constexpr int64_t kLong = 20'000'000;      // ns of waiting after which the GPU may be checked
 constexpr int64_t kAskEvery = 500'000'000; // ns; a check takes up to 100 us
@@ -46,7 +46,7 @@ Event::State Event::state() const {
 void Event::announce() {
   if (__atomic_load_n(word_, __ATOMIC_ACQUIRE) == kPending) return;
   failed_ = false;
-  taken_back_++; // increment first: a thread that sees the event pending again also sees the new number
+  taken_back_++; // increment first, so that a thread that sees the event pending again also sees the new number
   __atomic_store_n(word_, kPending, __ATOMIC_RELEASE);
 }
 
@@ -60,7 +60,8 @@ Event::State Event::wait(int64_t timeout_ns) const {
   const int64_t begin = now_ns();
   for (;;) {
     if (const State s = state(); s != pending) return s;
-    if (taken_back_ != seen) return complete; // it was complete, then pending again before this thread saw it
+    // The event was complete, and became pending again before this thread saw it.
+    if (taken_back_ != seen) return complete;
     const int64_t passed = now_ns() - begin;
     if (timeout_ns >= 0 && passed >= timeout_ns) return pending;
     if (passed < kSpin) continue;

@@ -1,4 +1,4 @@
-// event.h: a point in a stream for which the host and other streams wait, or a point that the host completes.
+// event.h: an event, for which the host and streams wait. A stream records it, or the host completes it.
 //
 // The state is a word in page-locked memory that host and GPU access. A stream writes the word (cuStreamWriteValue32)
 // and waits for it (cuStreamWaitValue32) without a kernel, even in a captured graph. The host can complete an event for
@@ -36,9 +36,9 @@ public:
   State state() const;
   // Makes a complete event pending again. A host thread that waits for the earlier completion still returns complete.
   void announce();
-  void settle(State s); // complete or failed, from the host
-  // Waits until the event is not pending, and returns the state; pending after timeout_ns. Negative: no limit. Throws
-  // if the GPU fails in the meantime.
+  void settle(State s); // makes the event complete or failed, from the host
+  // Waits until the event is not pending, and returns its state. Returns pending after timeout_ns; a negative
+  // timeout_ns means no limit. Throws if the GPU fails in the meantime.
   State wait(int64_t timeout_ns) const;
 
   void enqueue_record(cudaStream_t stream);
@@ -48,7 +48,7 @@ private:
   static constexpr uint32_t kPending = 0, kComplete = 1;
 
   Pulse &pulse_;
-  uint32_t *word_; // kPending or kComplete, which also releases streams that wait for a failed event
+  uint32_t *word_; // kPending or kComplete; a failed event has kComplete, so that streams that wait for it continue
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> taken_back_{0}; // number of completions that were taken back
 };

@@ -37,7 +37,7 @@ Fault::Fault(Text text) {
     const std::lock_guard<std::mutex> lock(mutex);
     all.push_back(state.get());
   }
-  state_ = std::shared_ptr<State>(state.release(), [](State *s) { // runs even if the kernel's creation fails
+  state_ = std::shared_ptr<State>(state.release(), [](State *s) { // also runs if the creation of the kernel fails
     {
       const std::lock_guard<std::mutex> lock(mutex);
       all.erase(std::find(all.begin(), all.end(), s));

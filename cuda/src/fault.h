@@ -30,8 +30,8 @@ void check_faults(int device);
 // Returns the error text for an id outside of its table.
 Fault::Text bad_id(const char *operand, int64_t rows);
 
-// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Of several faults, any one may
-// remain.
+// Reports a bad element: writes its index + 1 and its value, 32 bits each, into the word. If several threads report a
+// fault, any one of these faults may remain.
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
 __device__ inline void mark(uint64_t *word, int64_t element, int32_t got) {
   *reinterpret_cast<volatile uint64_t *>(word) =

@@ -68,13 +68,13 @@ bool choose_image_layout(Kernel &kernel, const Request &request, const Positions
 Table::Table(const void *data, size_t bytes) {
   void *p = nullptr;
   check(cudaMalloc(&p, bytes ? bytes : 1), "allocate a kernel's table");
-  memory_ = std::shared_ptr<void>(p, [](void *q) { // runs even if the kernel's creation fails
+  memory_ = std::shared_ptr<void>(p, [](void *q) { // also runs if the creation of the kernel fails
     Quiet::discard(std::shared_ptr<void>(q, [](void *r) { Quiet::freed(cudaFree(r), "a kernel's table"); }));
   });
   if (!bytes) return;
   check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copy a kernel's table");
-  // A copy from pageable memory may still be in progress when the call returns, and the streams of kernels do not wait
-  // for the copy's stream.
+  // A copy from pageable memory may still be in progress when the call returns. The streams of kernels do not wait for
+  // the copy's stream.
   check(cudaStreamSynchronize(nullptr), "copy a kernel's table");
 }
 

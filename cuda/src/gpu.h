@@ -41,7 +41,7 @@ struct Grid {
   int shared = 0; // bytes of a block's dynamic shared memory
 };
 
-// Blocks of a grid-stride loop over n pieces of work: enough to fill any GPU several times, but limited.
+// Returns the grid of a grid-stride loop over n elements, with at most 4096 blocks. This fills any GPU several times.
 inline Grid over(int64_t n) {
   const int64_t blocks = (n + kThreads - 1) / kThreads;
   return {blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks};
@@ -127,13 +127,17 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type: got " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-// Sets one layout, plain or nhwc, for the images at these positions, and returns whether it is nhwc. A bound output
-// determines the layout. Otherwise, it is the layout for which the opaque input at made_for (-1: none) was made, then
-// that of the first input with a definite layout, then nhwc.
+// Sets one layout, plain or nhwc, for the images at these positions, and returns whether it is nhwc. The layout is the
+// first of these that exists:
+//
+//   - the layout to which an output is bound (operands.h)
+//   - the layout for which the opaque input at position made_for was made; made_for < 0: there is no such input
+//   - the layout of the first input that has a definite layout
+//   - nhwc
 bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                          int made_for = -1);
 
-// The part of a kernel that a factory sets before the kernel exists.
+// The specs, workspace and in-place pairs of a kernel, which a factory sets before the kernel exists.
 struct Specced : Kernel {
   void run(const Args &) override {}
 };
@@ -145,7 +149,7 @@ template <class Body> struct Launcher : Kernel {
   void run(const Args &args) override { body(args); }
 };
 
-// Creates a kernel from specs, workspace and in-place pairs, and a body.
+// Creates a kernel that has these specs, workspace and in-place pairs, and runs body.
 template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Body body) {
   auto k = std::make_unique<Launcher<Body>>(std::move(body));
   k->in = specs.in;

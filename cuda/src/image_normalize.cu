@@ -1,7 +1,9 @@
-// image_normalize.cu: network input from bytes: dst = src·a + b, a = 1/(255·std), b = -mean/std.
+// image_normalize.cu: converts the bytes of images to the input of a network.
 //
-// The product is rounded before the sum (no operation here is contracted), so results are bit-equal on all devices. A
-// thread computes 16 bytes of dst.
+//     dst = src·a + b,  a = 1/(255·std),  b = -mean/std        a and b: one value per channel
+//
+// The product is rounded before the sum, because the compiler contracts no operation here. Results are therefore
+// bit-equal on all devices. A thread computes 16 bytes of dst.
 #include "gpu.h"
 #include "ops.h"
 
@@ -17,7 +19,8 @@ struct alignas(8) Line {
   float a, b;
 }; // coefficients of a channel
 
-// V adjacent elements of dst: in nhwc also adjacent in src, else of one channel.
+// Computes V adjacent elements of dst from `at` on. In nhwc, they are also adjacent in src; in plain layout, they
+// belong to one channel.
 template <int V, class T>
 __device__ void normalize(const Geometry &g, int64_t at, const uint8_t *src, const Line *lines, T *dst) {
   Pack<uint8_t, V> bytes;

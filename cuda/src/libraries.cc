@@ -4,8 +4,8 @@
 //   2. the folder of this library
 //   3. the loader's search path: LD_LIBRARY_PATH, ldconfig
 //   4. lib64, lib and extras/CUPTI/lib64 of $CUDA_HOME and $CUDA_PATH
-//   5. the nvidia/* packages of the Python into which pip has installed this program, and of the active Python: of
-//      $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
+//   5. the nvidia/* packages of these installations of Python: the one into which pip has installed this program,
+//     $VIRTUAL_ENV, the python3 in PATH, /usr/local, ~/.local
 //   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts
 //      them
 //
@@ -60,14 +60,14 @@ std::string program_folder() {
   return n > 0 && n < PATH_MAX ? folder_of(std::string(path, static_cast<size_t>(n))) : "";
 }
 
-// The folder with bin and lib of the first python3 in PATH.
+// Returns the folder with bin and lib of the first python3 in PATH.
 std::string python_prefix() {
   for (const std::string &folder : split(variable("PATH")))
     if (access((folder + "/python3").c_str(), X_OK) == 0) return folder_of(folder);
   return "";
 }
 
-// A pattern of glob(3) that matches only this name.
+// Returns a pattern of glob(3) that matches only this name.
 std::string literal(const std::string &name) {
   std::string pattern;
   for (char c : name) {
@@ -77,7 +77,8 @@ std::string literal(const std::string &name) {
   return pattern;
 }
 
-// Folders to search before and after the loader's, as patterns of glob(3).
+// Returns the folders to search before the loader's search path, as patterns of glob(3). more_folders returns those to
+// search after it.
 Folders first_folders() {
   Folders list;
   for (const std::string &folder : split(variable("HETERO_CUDA_LIBS"))) list.push_back(literal(folder));

@@ -11,11 +11,11 @@ struct LibraryName {
   const char *name; // "cuBLASLt", for error texts
   const char *file; // "libcublasLt.so.13"
   const char *pip;  // Python package with the library: "nvidia-cublas"
-  bool toolkit;     // part of the CUDA toolkit: since CUDA 13 such packages have no version in their name
+  bool toolkit; // whether it is part of the CUDA toolkit; since CUDA 13, such packages have no version in their name
 };
 
 // A library that stays open until the process ends. If another library opens this library by name, open this library
-// first: cuDNN uses the cuBLASLt that is already open.
+// first. cuDNN, for example, then uses the cuBLASLt that is already open.
 class Library {
 public:
   // Throws Unavailable with the file, the folders that were searched, and the remedy.
@@ -29,7 +29,7 @@ public:
   void want_major(int64_t got, int64_t want) const;
 
   const std::string &path() const { return path_; }
-  // The Python package with the library for the toolkit with which this program was built.
+  // Returns the Python package with the library, for the toolkit with which this program was built.
   std::string package() const;
 
 private:

@@ -1,17 +1,22 @@
-// linear.cu: Linear and its gradients. cuBLASLt computes products; kernels here compute casts, a bias on narrow
-// results, and sums of rows.
+// linear.cu: Linear and its gradients. cuBLASLt computes the products. Kernels of this file cast operands, add a bias,
+// and sum rows.
 //
-// Legend: src (N, I), weight (O, I), dst (N, O), row-major. T is the type of src and weight. Column-major, as in the
-// library:
+// Row-major operands: src (N, I), weight (O, I), dst (N, O). T is the type of src and weight. cuBLASLt is column-major,
+// so it sees transposed matrices:
 //
-//   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if that is faster
-//   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
-//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if faster
+//     forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)
+//     diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
+//     diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ
 //
-// A gradient whose type differs from T is first rounded to T. For a bf16 or f16 dst there are two ways to add a bias.
-// The library adds a bias of dst's type, so a kernel rounds the bias first. Or the product goes to an f32 workspace,
-// and a kernel adds the f32 bias and rounds. The first way reads and writes a fifth of the bytes of the result and
-// needs no f32 workspace.
+// The call of cuBLASLt also adds the bias (O), or computes diff_bias (O), if that is faster. A gradient whose type
+// differs from T is first rounded to T.
+//
+// For a bf16 or f16 dst, there are two ways to add a bias:
+//
+//   - In the product: the library adds a bias of dst's type, so a kernel rounds the bias first.
+//   - After the product: the library writes to an f32 workspace; then a kernel adds the f32 bias and rounds.
+//
+// The first way accesses a fifth of the bytes of the result, and needs no f32 workspace.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -27,12 +32,13 @@
 namespace hetero {
 namespace {
 
-constexpr int kAlign = 16;  // usual alignment of addresses, bytes
-constexpr int kVersion = 2; // of the kernels here that are part of a choice; increase it if their speed changes
+constexpr int kAlign = 16; // usual alignment of addresses, bytes
+// Version of this file's kernels, part of the key of a choice. Increase it if their speed changes.
+constexpr int kVersion = 2;
 
-// partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src
-// to the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums
-// of a column's threads are added pairwise.
+// Computes partial (pieces, O) from src (N, O): the sum of the rows of each piece. `stride` is the number of elements
+// from one row of src to the next. A block has one piece and 32·V columns. A thread adds every (kThreads/32)th row of V
+// columns. Then the sums of the threads of a column are added pairwise.
 template <int V, class E>
 __global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E *src, float *partial) {
   __shared__ float part[kThreads][V];
@@ -59,7 +65,7 @@ __global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E 
 
 using Work = std::function<void(const void *from, const void *bias, void *to, void *queue)>;
 
-// Sums of the rows of a gradient. They need `workspace` bytes of memory, at a multiple of 16.
+// Sums the rows of a gradient. run needs `workspace` bytes of memory, at a multiple of 16.
 struct RowSums {
   std::function<void(const void *from, void *sums, void *workspace, void *queue)>
       run; // empty if there is nothing to do
@@ -73,7 +79,8 @@ Work casting(const ht_spec &from, const ht_spec &to) {
              const void *src, const void *, void *dst, void *queue) { cast(n, type, src, wanted, dst, queue); };
 }
 
-// dst (N, O) = sums (N, O) in f32 + bias (O), unless bias is nullptr; dst and sums may be the same memory.
+// Returns work that computes dst (N, O) = sums (N, O) + bias (O). sums is f32. Without a bias, it only converts. dst
+// and sums may be the same memory.
 Work adding_bias(const ht_spec &dst) {
   const Block to{dst.dtype, 1, dst.dims[0], dst.dims[1], true};
   Block from = to;
@@ -112,10 +119,11 @@ struct LinearKernel : Kernel {
   int a;
   Way fast;                    // for operands whose addresses are multiples of 16
   std::optional<Way> anywhere; // for operands at other addresses
-  Work cast_b, finish;         // empty if there is nothing to do; finish is not for products with an epilogue
+  Work cast_b, finish;         // empty if there is nothing to do; a product with an epilogue needs no finish
   Work narrow_bias;            // rounds the bias for a product with an epilogue; empty if the bias is of D's type
   RowSums sums;                // run after the product, in the workspace of the product
-  int64_t cast_bytes = 0, wide_bytes = 0, bias_bytes = 0; // of B, of an f32 D and of the bias in the workspace
+  // Bytes in the workspace of the cast B, of an f32 D, and of the rounded bias.
+  int64_t cast_bytes = 0, wide_bytes = 0, bias_bytes = 0;
 
   void run(const Args &x) override {
     const auto stream = static_cast<cudaStream_t>(x.queue);
@@ -130,7 +138,7 @@ struct LinearKernel : Kernel {
     p.workspace = rounded + bias_bytes;
     void *bias = in.size() == 3 ? x.in[2] : out.size() == 2 ? x.out[1] : nullptr;
     const auto result = [&](const Way &way) { return is_wide(way) ? wide : x.out[0]; };
-    // The product does not read a bias that narrow_bias copies.
+    // If narrow_bias copies the bias, the product reads the copy, so the alignment of the bias does not matter.
     const bool well = aligned({p.a, p.b, result(fast), narrow_bias ? nullptr : bias});
     if (!well && !anywhere) throw std::runtime_error("an operand's address is not a multiple of 16");
     const Way &way = well ? fast : *anywhere;
@@ -149,8 +157,8 @@ struct LinearKernel : Kernel {
   bool is_wide(const Way &way) const { return way.shape.result != out[0].dtype; }
 };
 
-// Chooses the fastest combination of a shape and an algorithm. The shapes differ in their epilogues. For a shape
-// without an epilogue, other kernels add the bias or sum the rows of the gradient. The measured times include these
+// Chooses the fastest combination of a shape and an algorithm. The shapes differ in their epilogues. If a shape has no
+// epilogue, kernels of this file add the bias, or sum the rows of the gradient. The measured times include these
 // kernels and the rounding of the bias.
 Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
   const ProductShape &s = shapes.back();
@@ -160,7 +168,8 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)}),
                 dst = padded(k.wide_bytes ? k.out[0].bytes : 0);
-  // If a gradient is cast, its type is part of the key, because sums then read this type and have no epilogue.
+  // The key contains the gradient's type: if the gradient is cast, a kernel sums the original type, and there is no
+  // epilogue.
   const std::string version = " version " + std::to_string(kVersion),
                     rest = k.sums              ? version + " " + type_name(gradient.dtype) + " and sums"
                            : shapes.size() > 1 ? version + " and bias"
@@ -191,12 +200,12 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
   return ways[fastest(comparison)];
 }
 
-// Sets how the product is computed. shapes are all suitable shapes. Operands with another alignment use the chosen
-// shape, or the last one.
+// Chooses how to compute the product; shapes are all suitable shapes. For operands at unaligned addresses, it selects
+// an algorithm for the chosen shape. If there is none, it selects one for the last shape.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(*k, shapes);
   for (const ProductShape &shape : {k->fast.shape, shapes.back()}) {
-    // Sums in the call of the product are used only with the usual alignment; otherwise a kernel computes the sums.
+    // Only aligned operands use sums in the call of the product; otherwise a kernel computes the sums.
     if (k->sums && shape.epilogue != ProductShape::none) continue;
     const auto careful = algorithms_for(shape, static_cast<int>(dtype_size(shape.factors)));
     if (k->anywhere || careful.empty()) continue;
@@ -222,7 +231,7 @@ void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
                   " do not match");
 }
 
-// Prepares a kernel whose B is a gradient. A gradient whose type differs from A's is cast.
+// Prepares a kernel whose B is a gradient. Casts a gradient whose type differs from A's.
 std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a, int64_t stride) {
   auto k = std::make_unique<LinearKernel>();
   take_plain(*k, r);
@@ -294,7 +303,7 @@ std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r, int64_t strid
   if (k->out.size() != 2) return finished(std::move(k), {plain});
   want_f32(k->out[1]);
   k->sums = summing_rows(diff_dst, stride);
-  if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before rounding
+  if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before it is rounded
   ProductShape in_one = plain;
   in_one.epilogue = ProductShape::sums_of_b;
   return finished(std::move(k), {in_one, plain});

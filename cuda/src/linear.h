@@ -8,8 +8,8 @@
 
 namespace hetero {
 
-// stride: elements from one row of diff_dst in memory to the next, at least the number of outputs. diff_dst has the
-// type of the other factor.
+// `stride` is the number of elements from one row of diff_dst to the next in memory, at least the number of outputs.
+// diff_dst must have the type of the other factor of the product.
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &request, int64_t stride);
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &request, int64_t stride);
 

@@ -16,7 +16,8 @@ void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value); // waits 
 cudaDeviceProp driver_facts(int index);
 bool prohibited(int index); // whether the compute mode of the GPU forbids its use by any program
 
-// Returns the UUID of a GPU. second: use the second version of the query, which distinguishes MIG slices.
+// Returns the UUID of a GPU. If `second` is true, it uses the second version of the query, which distinguishes MIG
+// slices.
 void device_uuid(CUuuid *uuid, int index, bool second);
 
 } // namespace hetero

@@ -1,9 +1,9 @@
 // move.cu: ops that only move elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
-// All of these ops use one kernel, which copies a box of elements. A box consists of its dimensions and, for src and
-// for dst, of the offset of the first element and the strides. Threads process the box in the order of its dimensions,
-// the last fastest, which is dst's memory order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an
-// element.
+// All of these ops use one kernel, which copies a box of elements. A box has dimensions, and, for src and for dst,
+// strides and the offset of the first element. Threads process the box in the order of its dimensions, the last
+// fastest, which is the memory order of dst. If groups of 16 bytes are contiguous in src and dst, a thread moves such a
+// group as one element.
 #include "channels.h"
 #include "gpu.h"
 #include "ops.h"
@@ -88,7 +88,7 @@ template <class From, class To, class Convert> __global__ void move(int64_t n, B
   }
 }
 
-// Launches a move of elements of size bytes.
+// Launches a move of elements. size is the number of bytes of an element.
 void move_bytes(int64_t size, const Box &box, void *queue, const void *src, void *dst) {
   const auto launched = [&](auto type, const Box &b) {
     using T = decltype(type);
@@ -122,7 +122,7 @@ void strides(const ht_spec &spec, int64_t *stride) {
   stride[2] = spec.dims[1] * spec.dims[3];
 }
 
-// Creates a kernel that moves one box per source into the same dst. clear: the kernel first zeroes dst.
+// Creates a kernel that moves one box per source into the same dst. If `clear` is true, the kernel first zeroes dst.
 std::unique_ptr<Kernel> mover(const Specced &k, std::vector<Box> boxes, bool clear) {
   const int64_t size = dtype_size(k.out[0].dtype), bytes = k.out[0].bytes;
   for (Box &b : boxes) b = b.merged();
@@ -143,7 +143,7 @@ Specced plain(const Request &request) {
   return k;
 }
 
-// The box of a plain dst. The caller sets src_stride.
+// Returns the box of a plain dst. The caller sets src_stride.
 Box box_of(const ht_spec &dst) {
   Box b;
   b.ndim = dst.ndim;

@@ -61,7 +61,7 @@ public:
       check(cudaEventCreate(&begin_), "create an event for the measurement");
       check(cudaEventCreate(&end_), "create an event for the measurement");
       check(cudaMemsetAsync(memory_, 0x3c, static_cast<size_t>(bytes), stream),
-            "fill the memory of the measurement"); // small numbers
+            "fill the memory of the measurement"); // small numbers, because zeros draw less power
     } catch (...) {
       release();
       throw;
@@ -76,7 +76,7 @@ public:
   template <class Pass> double best(double amount, double seconds, Pass pass) {
     const int64_t end = now_ns() + static_cast<int64_t>(1e9 * seconds);
     double best = 0;
-    pass(); // loads code, and is not counted
+    pass(); // loads code, and does not count
     for (int i = 0; i < 3 || now_ns() < end; i++) {
       check(cudaEventRecord(begin_, stream), "measure the elapsed time");
       pass();
@@ -131,7 +131,7 @@ double measure_f32(double seconds) {
                 [&] { launch(multiply_add, Grid{blocks}, b.stream, reinterpret_cast<float *>(b.at(0))); });
 }
 
-// A square product, large enough that every multiprocessor has several tiles of it.
+// Measures a square product that is so large that every multiprocessor computes several tiles.
 double measure_product(int32_t dtype, double seconds) {
   const int64_t n = 64 * int64_t{device_facts().multiProcessorCount}, bytes = 2 * n * n;
   const ProductShape shape{n, n, n, dtype, dtype, true, false};

@@ -5,8 +5,8 @@
 
 namespace hetero {
 
-// Returns the best of several passes that take about the given seconds in total, on the device in use. what: an
-// ht_peak. Throws Unsupported if the GPU lacks the instructions.
+// Returns the rate of the fastest of several passes on the device in use. The passes take about the given seconds in
+// total. `what` is an ht_peak. Throws Unsupported if the GPU lacks the instructions.
 double measure_peak(int32_t what, double seconds);
 
 } // namespace hetero

@@ -1,6 +1,10 @@
-// philox.h: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key
-// (key[0], key[1]) and counter (position/4, stream, low half of the sample id, high half). Word position%4 decides
-// whether dropout keeps an element, in the same way on every device.
+// philox.h: the generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3,
+// 2011). Every device calls it with the same key and counter, so dropout keeps the same elements on every device:
+//
+//     key       (key[0], key[1])
+//     counter   (position/4, stream, low half of the sample id, high half of the sample id)
+//
+// The result has four words. Word position%4 decides whether dropout keeps the element at this position of the sample.
 #pragma once
 
 #include "gpu.h"

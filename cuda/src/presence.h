@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-int visible_gpus();       // throws Absent if there is none, Unavailable if a fault prevents the use of one
+int visible_gpus(); // number of GPUs; throws Absent if there is none, and Unavailable if a fault prevents their use
 void want_gpu(int index); // throws Unavailable unless there is such a GPU
 void want_architecture(int index,
                        const cudaDeviceProp &facts); // throws Unavailable for architectures that this build lacks

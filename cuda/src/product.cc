@@ -23,7 +23,7 @@ cudaDataType_t type_of(int32_t dtype) {
   throw Unsupported("element type " + std::to_string(dtype) + ", want f32, bf16 or f16");
 }
 
-// The library's description of a product, in host memory of this program: creating it allocates nothing.
+// The library's description of a product. It lies in host memory of this program, so its creation allocates nothing.
 class Description {
 public:
   Description(const ProductShape &s, void *bias) : lt_(cublaslt()) {
@@ -67,8 +67,8 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       uint64_t{device_facts().major >= 9 ? 32u << 20 : 4u << 20}); // as cuBLASLt's manual recommends
-  // Parts of a sum are added in f32 and in a fixed order. The other schemes round the parts to D's type or add them in
-  // place.
+  // Permit only the scheme that adds the parts of a sum in f32 and in a fixed order. The other schemes round the parts
+  // to D's type, or add them in place.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

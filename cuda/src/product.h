@@ -1,7 +1,6 @@
 // product.h: matrix products through cuBLASLt.
 //
-// The library is column-major. Shapes in this file are therefore column-major too: a row-major (r, c) matrix is called
-// (c, r).
+// The library is column-major, and so are the shapes in this file: a row-major (r, c) matrix is called (c, r).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,16 +12,19 @@
 
 namespace hetero {
 
-// D (m, n) = op(A) (m, k) · op(B) (k, n), where op is the identity or the transpose; sums are f32, f32 factors are not
-// rounded.
+// A matrix product:
+//
+//     D = op(A) · op(B)        D (m, n), op(A) (m, k), op(B) (k, n); op: the identity or the transpose
+//
+// Sums are f32. f32 factors are not rounded to TF32.
 struct ProductShape {
   enum Epilogue {
     none,
-    bias,     // + bias (m), of D's type
-    sums_of_b // bias (n), of D's type: the sums over k of op(B)
+    bias,     // adds bias (m), of D's type, to each column of D
+    sums_of_b // also computes bias (n), of D's type: the sums of op(B) over k
   };
   int64_t m, n, k;
-  int32_t factors, result; // ht_dtype of A and B, of D
+  int32_t factors, result; // ht_dtype: of A and B; of D
   bool transpose_a, transpose_b;
   Epilogue epilogue = none;
   int64_t b_stride = 0; // elements from one column of B in memory to the next; 0: columns without gaps
@@ -32,7 +34,7 @@ struct ProductShape {
   // Elements from the first to the last element of B in memory.
   int64_t b_extent() const { return b_stride ? (b_columns() - 1) * b_stride + b_rows() : k * n; }
 
-  std::string text() const; // all of it: the key of cached choices
+  std::string text() const; // all fields as text, for the key of cached choices
 };
 
 // One way to compute a product.
@@ -44,7 +46,7 @@ struct Algorithm {
 
 struct ProductOperands {
   const void *a, *b;
-  void *d, *bias;  // the epilogue determines whether bias is read or written
+  void *d, *bias;  // the epilogue determines whether the library reads or writes bias
   void *workspace; // address at a multiple of kProductAlign
 };
 
@@ -54,8 +56,8 @@ const char *type_name(int32_t dtype); // "f32", "bf16" or "f16"
 
 std::string products_by(); // the library, with its version
 
-// The library's algorithms for operands with this alignment in bytes, best guess first; empty if there is none. Results
-// of one algorithm are bit-equal in every run.
+// Returns the library's algorithms for operands with this alignment in bytes, best guess first. The list is empty if
+// there is none. Results of one algorithm are bit-equal in every run.
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align);
 
 void run_product(const ProductShape &shape, const Algorithm &algorithm, const ProductOperands &x, cudaStream_t stream);

@@ -23,8 +23,8 @@ Program::~Program() {
   if (done_) cudaEventDestroy(done_);
 }
 
-// Makes the events of this run pending, so that a thread that waits for one does not see its completion in the previous
-// run. The previous run must not write the events later.
+// Makes the events of this run pending. Otherwise, a thread that waits for an event would see the completion in the
+// previous run. First waits for the end of the previous run, which would otherwise complete the events again.
 void Program::announce() {
   if (!records_) return;
   check(cudaEventSynchronize(done_), "wait for the last run of a program");
@@ -62,8 +62,8 @@ void Program::enqueue_all(cudaStream_t stream) {
   }
 }
 
-// Loads all code by creating the graph for the first time. If this fails, the device reports it, and each run enqueues
-// the steps one by one.
+// Creates the graph; the first call thereby loads all code. If the creation fails, the device notes the reason, and
+// each run enqueues the steps one by one.
 void Program::load(bool first) {
   session_ = activity_session();
   if (graph_) cudaGraphExecDestroy(graph_);
@@ -85,12 +85,11 @@ void Program::load(bool first) {
   }
   if (scratch) cudaStreamDestroy(scratch);
   if (!graph_ || steps_.list.size() > 1) return;
-  cudaGraphExecDestroy(graph_); // a single step is cheaper without a graph
+  cudaGraphExecDestroy(graph_); // a single step runs faster without a graph
   graph_ = nullptr;
 }
 
-// The capture mode is relaxed, because libraries load code when they first enqueue a kernel, which other modes may
-// refuse.
+// The capture mode is relaxed: libraries load code when they first enqueue a kernel, and other modes may refuse this.
 void Program::make_graph(cudaStream_t scratch) {
   struct Captured {
     cudaGraph_t graph = nullptr;

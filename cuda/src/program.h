@@ -1,5 +1,5 @@
-// program.h: lists of launches, which run as one CUDA graph. The graph is created and uploaded with the program. This
-// loads all code, including the code of libraries, so a run does not load code.
+// program.h: a program is a list of steps, and runs as one CUDA graph. The creation of a program creates and uploads
+// the graph. This loads all code, including the code of libraries, so a run does not load code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,7 +32,8 @@ private:
   void enqueue_all(cudaStream_t stream);
   void load(bool first);
   void make_graph(cudaStream_t scratch);
-  // Runs enqueue, which puts the steps on the stream.
+  // Runs enqueue, which submits the steps to the stream. If the program waits for events, quiet_ counts the stream as
+  // possibly blocked.
   template <class Body> void on_stream(cudaStream_t stream, Body enqueue);
 
   const ht_program *self_;
@@ -41,7 +42,7 @@ private:
   Notes &notes_;
   cudaGraphExec_t graph_ = nullptr;      // nullptr: steps are launched one by one
   uint64_t session_ = 0;                 // activity session in which the graph was created
-  bool records_ = false, waits_ = false; // the program records, or waits for, events
+  bool records_ = false, waits_ = false; // whether the program records events; whether it waits for events
   cudaEvent_t done_ = nullptr;           // end of the last run, if the program records events
 };
 

@@ -31,7 +31,8 @@ void Quiet::enter() {
   entering_++;
 }
 
-// A GPU that returns an error no longer counts as blocked, because the waiting thread receives this error.
+// If the GPU returns an error, its stream no longer counts as blocked: the thread that waits for the stream receives
+// this error.
 void Quiet::left(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   cudaEvent_t e = nullptr;

@@ -1,13 +1,18 @@
 // quiet.h: waits for quiescence, and keeps work until then. Quiescence holds while no stream of a device is blocked on
 // a host event.
 //
-// A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word:
-// an exchange between ranks. Some calls of CUDA may wait for the whole GPU, and prevent all other threads from
-// launching work in the meantime. These are the first launch of a kernel, which loads its code (the programming guide's
-// "Lazy Loading"), frees of memory, and destruction of objects that own memory or code. If a stream is blocked, such a
-// call could wait forever. The device therefore makes these calls only at quiescence. Code is loaded when a program is
-// created. The creation waits for quiescence and delays work that would block a stream. Objects that are freed during
-// training are kept until the next quiescence.
+// A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word.
+// This work is an exchange between ranks.
+//
+// Some calls of CUDA may wait for the whole GPU, and meanwhile prevent all other threads from launching work:
+//
+//   - the first launch of a kernel, which loads its code (the programming guide's "Lazy Loading")
+//   - frees of memory
+//   - the destruction of objects that own memory or code
+//
+// If a stream is blocked, such a call could wait forever. The device therefore makes these calls only at quiescence.
+// Code is loaded when a program is created. The creation waits for quiescence, and delays work that would block a
+// stream. Objects that are freed during training are kept until the next quiescence.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,13 +37,14 @@ public:
   ~Quiet();
   Quiet(const Quiet &) = delete;
 
-  // Runs enqueue, which enqueues work that may block the stream.
+  // Runs enqueue. The work that enqueue submits may block the stream.
   template <class Body> void stand(cudaStream_t stream, Body enqueue) {
     const Standing s(*this, stream);
     enqueue();
   }
-  // Runs body at quiescence: waits until no stream is blocked. The caller must hold no resource that the streams, or
-  // ranks for which they wait, need to continue.
+  // Runs body at quiescence: first waits until no stream is blocked. The caller must hold no resource that a blocked
+  // stream needs to continue. This includes resources that other ranks need to write the word for which the stream
+  // waits.
   template <class Body> void during(Body body) {
     const Moment m(*this);
     body();
@@ -48,7 +54,8 @@ public:
   // Frees the kept objects if no stream is blocked. Returns immediately if there are none.
   void sweep();
 
-  // Static versions for the device of the calling thread, which choose has selected. Without a device they do not wait.
+  // The static functions use the device that choose has selected for the calling thread. Without a selected device,
+  // they do not wait.
   static void choose(Quiet *of_device);
   template <class Body> static void moment(Body body) {
     if (Quiet *q = chosen())
@@ -101,8 +108,8 @@ private:
   Notes &notes_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int entering_ = 0;                  // threads that enqueue work that may block
-  int keepers_ = 0;                   // threads that need quiescence
+  int entering_ = 0;                  // number of threads that are enqueuing work that may block
+  int keepers_ = 0;                   // number of threads that need quiescence
   std::vector<cudaEvent_t> standing_; // events, each recorded after work that may block
   std::vector<cudaEvent_t> spare_;
   std::vector<std::function<void()>> kept_;

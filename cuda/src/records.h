@@ -21,10 +21,10 @@ struct Noted {
 // Returns the records of the kept kinds in a buffer. lost increases if a record cannot be read, or if memory is short.
 std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost);
 
-// The number of records that CUPTI dropped since the last query.
+// Returns the number of records that CUPTI dropped since the last query.
 int64_t dropped_records(CUcontext context, uint32_t stream);
 
-// The readable name of the activity.
+// Returns the readable name of the activity.
 std::string readable_name(const Noted &noted);
 
 } // namespace hetero

@@ -13,7 +13,7 @@ namespace {
 struct Fold {
   int kept, folded; // numbers of dimensions
   int64_t kept_dims[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_dims[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];
-  int64_t results, values; // elements of dst, and the number of values of each
+  int64_t results, values; // elements of dst; values that each element combines
   int func;
 };
 

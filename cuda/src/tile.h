@@ -1,14 +1,16 @@
 // tile.h: products of a warp on tensor cores (mma.m16n8k16, compute capability 8.0), and asynchronous copies.
 //
-// A product has operands A (16, 16) and B (16, 8) of bf16 or fp16 in registers, and is added to D (16, 8) in f32. With
-// g = lane / 4 and t = lane % 4, a lane has these elements:
+//     D += A·B        A (16, 16) and B (16, 8) of bf16 or f16; D (16, 8) of f32
 //
-//   A  word 0: row g, columns 2t and 2t+1; word 1: row g+8; words 2 and 3: the same rows, columns 2t+8 and 2t+9
-//   D  0 and 1: row g, columns 2t and 2t+1; 2 and 3: row g+8
+// The registers of a warp's lanes contain A, B and D. With g = lane / 4 and t = lane % 4, a lane has these elements:
 //
-// Two adjacent D's, rounded, are therefore an A without any exchange between lanes (as_a). Operands are loaded from
-// tiles in shared memory, with `stride` elements from row to row. If stride / 8 is odd, the eight rows of a load start
-// in different banks.
+//     A  word 0: row g, columns 2t and 2t+1; word 1: row g+8; words 2 and 3: the same rows, columns 2t+8 and 2t+9
+//     D  elements 0 and 1: row g, columns 2t and 2t+1; elements 2 and 3: row g+8
+//
+// Two adjacent matrices D, rounded, therefore form a matrix A without any exchange between lanes (as_a).
+//
+// Operands are loaded from tiles in shared memory. `stride` is the number of elements from one row of a tile to the
+// next. If stride / 8 is odd, the eight rows of a load start in different banks.
 #pragma once
 
 #include "gpu.h"
@@ -42,7 +44,7 @@ __device__ inline void multiply(f16, float (&d)[4], const uint32_t (&a)[4], uint
                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
 }
-// lane 8·i + r has the address of row r of the (8, 8) matrix i.
+// Load four (8, 8) matrices. Lane 8·i + r passes the address of row r of matrix i.
 __device__ inline void load_matrices(uint32_t (&r)[4], const void *row) {
   HETERO_TENSOR(asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                              : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -55,7 +57,8 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void *ro
                              : "r"(shared_address(row))
                              : "memory"));
 }
-// Copies 16 bytes, or 4, to shared memory, or zeroes them if !real; `from` is an address that may be read in any case.
+// Begin to copy 16 or 4 bytes to shared memory. If `real` is false, they write zeros; `from` must be readable in any
+// case.
 __device__ inline void copy16(void *to, const void *from, bool real) {
   HETERO_TENSOR(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                              "r"(real ? 16 : 0)
@@ -72,7 +75,7 @@ __device__ inline void end_copies() { HETERO_TENSOR(asm volatile("cp.async.commi
 template <int N> __device__ void await_copies() {
   HETERO_TENSOR(asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"));
 }
-// Two values, rounded to the nearest; x is in the low half.
+// Returns two values in one word, rounded to the nearest. x is in the low half.
 __device__ inline uint32_t pack(bf16, float x, float y) {
   uint32_t bits = 0;
   HETERO_TENSOR(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(y), "f"(x)));
@@ -114,34 +117,35 @@ inline float fast_exp2(float x) { return exp2f(x); }
 __device__ inline int lane_row() { return static_cast<int>(threadIdx.x) % 32 / 4; }   // g
 __device__ inline int lane_column() { return static_cast<int>(threadIdx.x) % 4 * 2; } // 2t
 
-// Loads the A whose rows are rows `row` to row + 15 of the tile, and whose columns are columns `k` to k + 15.
+// Loads a matrix A. Its rows are rows `row` to row + 15 of the tile, and its columns are columns `k` to k + 15.
 template <class T> __device__ void load_a(uint32_t (&a)[4], const T *tile, int stride, int row, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   load_matrices(a, tile + (row + lane % 16) * stride + k + lane / 16 * 8);
 }
 
-// Loads two B's, words 0 and 1, and 2 and 3. Their columns are rows `n` to n + 15 of the tile, and their rows are
-// columns `k` to k + 15. Products with these B's are products with the transposed tile.
+// Loads two matrices B: words 0 and 1 are the first one, words 2 and 3 the second one. Their columns are rows `n` to n
+// + 15 of the tile, and their rows are columns `k` to k + 15. A product with them is a product with the transposed
+// tile.
 template <class T> __device__ void load_b_of_rows(uint32_t (&b)[4], const T *tile, int stride, int n, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   load_matrices(b, tile + (n + lane / 16 * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8);
 }
 
-// Loads two B's, words 0 and 1, and 2 and 3. Their rows are rows `k` to k + 15 of the tile, and their columns are
-// columns `n` to n + 15.
+// Loads two matrices B: words 0 and 1 are the first one, words 2 and 3 the second one. Their rows are rows `k` to k +
+// 15 of the tile, and their columns are columns `n` to n + 15.
 template <class T> __device__ void load_b(uint32_t (&b)[4], const T *tile, int stride, int k, int n) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   load_matrices_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);
 }
 
-// d[0] and d[1] += A · two adjacent B's.
+// Adds the products of A with two adjacent matrices B to `left` and `right`.
 template <class T>
 __device__ void multiply_pair(float (&left)[4], float (&right)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
   multiply(T{}, left, a, b[0], b[1]);
   multiply(T{}, right, a, b[2], b[3]);
 }
 
-// The A that consists of two adjacent D's, rounded.
+// Rounds two adjacent matrices D to a matrix A.
 template <class T> __device__ void as_a(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
   a[0] = pack(T{}, left[0], left[1]);
   a[1] = pack(T{}, left[2], left[3]);
@@ -149,7 +153,7 @@ template <class T> __device__ void as_a(uint32_t (&a)[4], const float (&left)[4]
   a[3] = pack(T{}, right[2], right[3]);
 }
 
-// The maximum, or the sum, over the four lanes of a row of D.
+// Return the maximum, and the sum, over the four lanes of a row of D.
 __device__ inline float quad_max(float v) {
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
   return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));

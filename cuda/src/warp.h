@@ -5,9 +5,9 @@
 
 namespace hetero {
 
-constexpr unsigned kAll = 0xffffffffu; // lanes of a warp
+constexpr unsigned kAll = 0xffffffffu; // mask of all lanes of a warp
 
-// The sum over all lanes, in every lane.
+// Returns the sum over all lanes, in every lane.
 __device__ inline float warp_sum(float v) {
   for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(kAll, v, step);
   return v;

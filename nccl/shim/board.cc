@@ -50,7 +50,7 @@ template <class T> T combine(T a, T b, ncclRedOp_t op) {
   return op == ncclMax ? (b > a ? b : a) : (b < a ? b : a);
 }
 
-// Reduces elements first … first+n of all ranks' pieces, in the order of ranks.
+// Reduces elements first to first + n - 1 of all ranks' pieces, in the order of ranks.
 template <class T> void reduce_as(const Seat *seats, int ranks, size_t first, size_t n, ncclRedOp_t op, char *out) {
   for (size_t i = 0; i < n; i++) {
     T acc{};
@@ -199,7 +199,7 @@ Board::End Board::perform(const Call &c, const char *from, char *to, int gpu, bo
   return End::done;
 }
 
-// Writes this rank's result for the piece of n elements that begins at element number first.
+// Writes this rank's result for a piece of n elements, which begins at element `first` of the operands.
 void Board::take(const Call &c, size_t first, size_t n, char *to) const {
   const Seat *seats = shared_->seats;
   const size_t element = bytes_of(c.type), rank = static_cast<size_t>(rank_);

@@ -1,6 +1,6 @@
-// board.h: memory that the ranks of a fake communicator share, whether they are threads or processes, and data exchange
-// through it, one piece at a time. The memory is a memfd, which other processes open through /proc, so that killed
-// processes leave nothing behind.
+// board.h: shared memory of the ranks of a fake communicator, which are threads or processes. The ranks exchange data
+// through it, one piece at a time. The memory is a memfd, which other processes open through /proc. Killed processes
+// therefore leave nothing behind.
 #pragma once
 
 #include <nccl.h>
@@ -31,9 +31,10 @@ struct Call {
 };
 
 struct Seat {
-  std::atomic<int> joined, gpu;       // gpu: number of the GPU in the machine
-  std::atomic<uint64_t> given, taken; // numbers of pieces that this rank has written here, and has read from all others
-  uint64_t host;                      // hash of the host's name
+  std::atomic<int> joined, gpu; // gpu: number of the GPU in the machine
+  // Number of pieces that this rank has written here, and that it has read from all others.
+  std::atomic<uint64_t> given, taken;
+  uint64_t host; // hash of the host's name
   Call call;
   alignas(64) char data[kPiece];
 };
@@ -44,7 +45,7 @@ struct Shared {
   Seat seats[kRanks];
 };
 
-// One rank's view of the board.
+// One rank's access to the shared memory.
 class Board {
 public:
   // Creates a board and returns its name for the other ranks. The memory exists until the process ends or forget is

@@ -1,10 +1,14 @@
 // fake.cc: an NCCL for tests. GPU memory is host memory. Ranks are threads or processes, which share memory (board.h).
 //
-// It behaves like a non-blocking NCCL communicator. Joining and the first operation stay in progress for a while. An
-// operation runs asynchronously on its stream when all ranks have reached it, in the order of ranks. NCCL_HOSTID is
-// read once per process. Two ranks that seem to use one GPU of one host get an error, unless the version and
-// NCCL_MULTI_RANK_GPU_ENABLE permit it. Unlike NCCL, the fake returns this error in the first operation, because it
-// learns the GPU from the stream.
+// It behaves like a non-blocking NCCL communicator:
+//
+//   - Joining and the first operation stay in progress for a while.
+//   - An operation runs asynchronously on its stream once all ranks have reached it. It reduces values in the order of
+//     ranks.
+//   - It reads NCCL_HOSTID once per process.
+//   - Two ranks that seem to use one GPU of one host get an error, unless the version and NCCL_MULTI_RANK_GPU_ENABLE
+//     permit it. Unlike NCCL, the fake returns this error in the first operation, because it learns the GPU from the
+//     stream.
 //
 // HETERO_FAKE_NCCL requests faults, separated by commas:
 //
@@ -70,7 +74,8 @@ thread_local int depth = 0;
 thread_local std::vector<std::pair<ncclComm_t, Operation>> noted; // calls within a group
 thread_local std::string last_error;
 
-// Reports whether HETERO_FAKE_NCCL requests a fault for a rank and, unless number is 0, an operation.
+// Returns whether HETERO_FAKE_NCCL requests a fault for a rank. If number is not 0, the fault must be for this
+// operation.
 bool asked(const char *fault, int rank, uint64_t number) {
   const char *all = std::getenv("HETERO_FAKE_NCCL");
   std::string want = std::string(fault) + ":" + std::to_string(rank);
@@ -97,7 +102,7 @@ bool two_ranks_a_gpu() {
   return version() >= 23003 && text && std::strcmp(text, "1") == 0;
 }
 
-// Performs an operation. The stream calls it when it is the operation's turn.
+// Performs an operation. The stream calls this function at the operation's turn.
 void perform(End &end, const Operation &o, bool hangs, bool wrong) {
   // An operation that hangs, or whose calls differ between ranks, stays on the GPU until it is aborted.
   const auto stopped = [&] { return end.stopped.load(); };
@@ -189,7 +194,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
       c->joining--;
     else if (c->operations > 0)
       c->connecting = 0;
-    ncclResult_t before = ncclInProgress; // an error that the stream has reported in the meantime is kept
+    ncclResult_t before = ncclInProgress; // if the stream has reported an error in the meantime, the error is kept
     if (c->joining == 0 && (c->operations == 0 || c->connecting == 0))
       c->end->state.compare_exchange_strong(before, ncclSuccess);
   }

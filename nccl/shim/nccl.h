@@ -1,5 +1,5 @@
-// nccl.h: the part of NCCL's interface that nccl/src uses, for tests on the host. In these tests, nccl/src is compiled
-// with this header and cuda/shim; fake.cc implements the functions. Names, values and layouts are those of NCCL 2.28.
+// nccl.h: the part of NCCL's interface that nccl/src uses, for tests on the host. These tests compile nccl/src with
+// this header and cuda/shim; fake.cc implements the functions. Names, values and layouts are those of NCCL 2.28.
 #pragma once
 
 #include <cuda_runtime.h>

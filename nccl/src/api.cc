@@ -38,7 +38,7 @@ private:
   sigset_t before_;
 };
 
-// Runs f and returns its exception as a status with a text.
+// Runs f. Converts its exception to a status with a text.
 template <class F> int32_t guarded(char *error, F f) noexcept {
   NoSignals quiet;
   try {

@@ -1,6 +1,6 @@
-// comm.cc: NCCL's calls never block here (blocking = 0). Each call is started and then polled, so that a rank that
-// waits for another can always be stopped. One thread makes all calls of an operation, including groups, within one
-// call of the API.
+// comm.cc: NCCL's calls never block here (blocking = 0). The program starts each call, and then polls it, so that a
+// rank that waits for another can always be stopped. Within one call of the API, one thread makes all calls of NCCL for
+// an operation, including groups.
 #include "comm.h"
 
 #include <sys/prctl.h>
@@ -25,8 +25,8 @@ constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongN
 constexpr int64_t kSlept = 1'000'000'000;    // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two checks whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns; time limit of finalize
-// Time limit in ns for two events: an aborted operation leaves the GPU, and NCCL returns from the call that ends the
-// communicator. If the GPU is lost, both may never happen.
+// Returns the time limit, in ns, for two events: an aborted operation leaves the GPU, and NCCL returns from the call
+// that ends the communicator. If the GPU is lost, neither may ever happen.
 int64_t give_up() {
 #ifdef HETERO_CUDA_SHIM
   if (const char *ms = std::getenv("HETERO_SHIM_GIVE_UP_MS")) return int64_t{1'000'000} * std::atoi(ms);
@@ -146,8 +146,8 @@ void Comm::launch(const hetero_nccl_call &call, char *buffer, const int64_t *cou
   throw Ended{HETERO_NCCL_FAILED, "an operation of kind " + std::to_string(call.kind) + " is unknown"};
 }
 
-// Parts of one size use NCCL's own all-gather. Parts of several sizes use one broadcast from each rank, all in one
-// group.
+// If all parts have one size, NCCL's own all-gather is used. Otherwise, each rank broadcasts its part, and all
+// broadcasts form one group.
 void Comm::gather(char *buffer, const int64_t *counts, size_t element) {
   const int64_t *end = counts + options_.size;
   if (std::all_of(counts, end, [&](int64_t c) { return c == counts[0]; })) {
@@ -182,8 +182,8 @@ void Comm::scatter(char *buffer, const int64_t *counts, size_t element, ncclData
   });
 }
 
-// Within a group NCCL only records calls and starts them at the end of the group. A group that was started must be
-// ended, even after a failure.
+// Within a group, NCCL only records calls; it starts them at the end of the group. A group must be ended even after a
+// failure.
 void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupStart(), "ncclGroupStart");
   try {
@@ -195,13 +195,13 @@ void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-// Checks the result of a call whose work may be incomplete: a call within a group that has not started yet, or a
+// Checks the result of a call that may still be in progress: a call within a group that has not started yet, or a
 // running operation.
 void Comm::noted(ncclResult_t result, const char *what) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
 }
 
-// Returns when the work of a call has been submitted to the stream.
+// Waits until the work of a call has been submitted to the stream.
 void Comm::settle(ncclResult_t result, const char *what) {
   if (result == ncclInProgress)
     wait([&] {
@@ -262,9 +262,9 @@ template <class Ready> bool Comm::in_time(Ready ready) {
 bool Comm::let_go() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
 bool Comm::came_back() const { return !over_ || *over_; }
 
-// Aborts the running operation and waits until the operation has left the GPU. It does not wait for NCCL to return,
-// because NCCL frees memory before it returns. Freeing may wait until the whole GPU is idle. But a stream stays blocked
-// until this operation is reported as ended, so waiting for NCCL here could deadlock.
+// Aborts the running operation, and waits until the operation has left the GPU. It does not wait for NCCL to return:
+// before that, NCCL frees memory, which may wait until the whole GPU is idle. But a stream stays blocked until this
+// operation is reported as ended, so waiting for NCCL here could deadlock.
 void Comm::abort() {
   if (!comm_) return;
   begin_end("ncclCommAbort", nccl_.CommAbort);

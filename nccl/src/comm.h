@@ -48,8 +48,8 @@ private:
   void abort();
   void begin_end(const char *what, ncclResult_t (*call)(ncclComm_t));
   template <class Ready> static bool in_time(Ready ready);
-  bool let_go() const;    // no operation is left on the GPU
-  bool came_back() const; // the call that ends the communicator has returned
+  bool let_go() const;    // whether no operation is left on the GPU
+  bool came_back() const; // whether the call that ends the communicator has returned
 
   const hetero_nccl_options options_;
   const Functions &nccl_;

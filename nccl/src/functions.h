@@ -37,7 +37,8 @@ struct Functions {
   int version = 0;
 };
 
-// Opens NCCL on the first call. NCCL stays open. If NCCL cannot be used, every call throws the same Unavailable.
+// Opens NCCL on the first call. NCCL stays open. If NCCL cannot be used, the call throws Unavailable, and the next call
+// tries again.
 const Functions &nccl();
 
 } // namespace hetero

@@ -1,8 +1,8 @@
 // Lets libraries that were compiled with a later glibc run on glibc 2.28 (OLD_GLIBC=on of the Makefile, for releases).
 //
-// glibc 2.29 added versions of exp, log and pow that do not report errors by matherr. These three functions call the
-// versions before. Both versions compute the same bits, except the sign of a NaN, by which no code here decides
-// (old_test.sh compares them).
+// glibc 2.29 added versions of exp, log and pow that do not report errors by matherr. The three functions of this file
+// call the earlier versions, so that a library does not require glibc 2.29. Both versions compute the same bits, except
+// the sign of a NaN, on which no code of this program depends (old_test.sh compares them).
 #if defined(__x86_64__)
 #define HT_BEFORE "GLIBC_2.2.5"
 #elif defined(__aarch64__)
@@ -11,8 +11,9 @@
 #error "OLD_GLIBC=on: the first version of glibc for this architecture is not known here; add it to third_party/glibc"
 #endif
 
-// The names in the object file. In C++ the names differ from the compiler's own exp, log and pow. Without hidden
-// visibility, the dynamic linker would also resolve the versions before to these functions.
+// Sets the name of a function in the object file to exp, log or pow. Its C++ name is another one, because the compiler
+// has functions of its own with these names. Without hidden visibility, the dynamic linker would also use these
+// functions in place of the earlier versions.
 #define HT_NAMED(name) __asm__(name) __attribute__((visibility("hidden")))
 
 extern "C" {

@@ -1,9 +1,9 @@
 // Lets libraries that were compiled with a later glibc run on glibc 2.28 (OLD_GLIBC=on of the Makefile, for releases).
 //
 // std::condition_variable of libstdc++ calls pthread_cond_clockwait, which glibc has since 2.30. This function calls
-// glibc's if there is one. Before 2.30, it waits on the wall clock, in slices of at most a second. After each slice it
-// returns as after a spurious wakeup, and the caller compares its own clock with the deadline. A change of the wall
-// clock therefore neither ends a wait early nor delays it by more than the slice.
+// glibc's function if there is one. Before 2.30, it waits on the wall clock, in slices of at most a second. After each
+// slice, it returns as after a spurious wakeup, and the caller compares its own clock with the deadline. If the wall
+// clock changes, a wait therefore neither ends early nor takes longer than the slice.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -38,5 +38,5 @@ pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t c
   const long until = clock_ns(CLOCK_REALTIME) + slice;
   const timespec wall{until / kSecond, until % kSecond};
   const int result = pthread_cond_timedwait(cond, mutex, &wall);
-  return result == ETIMEDOUT ? 0 : result; // the next call finds whether the deadline has passed
+  return result == ETIMEDOUT ? 0 : result; // the next call determines whether the deadline has passed
 }

@@ -2,9 +2,11 @@
  *
  * Each function of names.txt jumps to an entry of a table. hetero_libcuda_open fills the table with the functions of
  * the driver. Before this call, the functions do the following:
- *   cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails
- *   the number of devices and the version are 0
- *   every other function returns CUDA_ERROR_NO_DEVICE
+ *
+ *   - cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails.
+ *   - The number of devices and the version are 0.
+ *   - Every other function returns CUDA_ERROR_NO_DEVICE.
+ *
  * No symbol is exported, so libraries that link the real driver use the real one. */
 #include <dlfcn.h>
 
@@ -49,7 +51,7 @@ __attribute__((visibility("hidden"))) void *hetero_libcuda_table[] = {
 #error "no jumps for this architecture"
 #endif
 
-/* The assembler counts the entries: .set assigns the number of the current entry to hetero_libcuda_count. */
+/* The assembler counts the entries: .set assigns the number of entries so far to hetero_libcuda_count. */
 __asm__(".text\n.set hetero_libcuda_count, 0\n");
 #define ENTRY(name)                                                                                                    \
   __asm__(".globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n" JUMP                         \
@@ -67,7 +69,7 @@ __attribute__((constructor)) static void answer() {
 
 /* Opens the driver's library and initialises it. Returns the result of cuInit, or -1 without a library; *why is then
  * the reason. Call it once in a process, before any other thread calls a function of the driver. It creates no context.
- * */
+ */
 __attribute__((visibility("hidden"))) int hetero_libcuda_open(const char **why) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {

@@ -1,8 +1,8 @@
 /* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, over Gloo's connections.
  *
  * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL for an unknown
- * version. Only one thread at a time may use a context, except for stop and disconnect, which any thread may call until
- * close. No exception leaves the library. Its threads block all signals.
+ * version. Only one thread at a time may use a context. Any thread may call stop and disconnect, until close. No
+ * exception leaves the library. Its threads block all signals.
  *
  * hetero_collective.h defines the operations.
  */
@@ -23,16 +23,16 @@ extern "C" {
 
 typedef enum hetero_gloo_status {
   HETERO_GLOO_OK = 0,
-  HETERO_GLOO_PEER,     /* the connection to call.rank broke: call.text */
-  HETERO_GLOO_TIMEOUT,  /* the time limit expired; see missing of run */
-  HETERO_GLOO_MISMATCH, /* call.rank has a different operation: call.theirs */
+  HETERO_GLOO_PEER,     /* the connection to call.rank broke; call.text is the cause */
+  HETERO_GLOO_TIMEOUT,  /* the time limit expired; run sets missing */
+  HETERO_GLOO_MISMATCH, /* call.rank entered another operation, call.theirs */
   HETERO_GLOO_STOPPED,  /* stop was called */
 } hetero_gloo_status;
 
 /* One operation and its outcome. */
 typedef struct hetero_gloo_call {
-  hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ms;  /* limit, excluding time in which this process was stopped; 0: no limit */
+  hetero_signature op; /* run sets parts */
+  int64_t timeout_ms;  /* time limit, without the time in which this process was stopped; 0: no limit */
   int32_t rank;
   hetero_signature theirs;
   char text[HETERO_GLOO_TEXT];
@@ -49,21 +49,28 @@ typedef struct hetero_gloo_api {
   /* Gives Gloo the connected socket to another rank. Call it once for each other rank, before the first run. The
    * context then owns the socket, even on failure. Returns 0, or 1 and the text. */
   int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
-  /* Sets how ranks enter operations. radix 0: each rank sends to all others. radix k >= 2: along a tree in which a rank
-   * has up to k-1 children per level. If no rank contributes more than part_bytes, the operation is complete after the
-   * entry. Call shape before the first run. All ranks must call it between the same runs, with the same values. Results
-   * do not depend on the values. Returns 0, or 1 and the text. */
+  /* Sets how ranks enter an operation:
+   *
+   *   - radix 0: each rank sends a message to all others.
+   *   - radix k >= 2: messages pass along a tree in which a rank has up to k-1 children per level.
+   *
+   * If no rank contributes more than part_bytes, the operation is complete after the entry. Call shape before the first
+   * run. All ranks must call it between the same runs, with the same values. Results do not depend on the values.
+   * Returns 0, or 1 and the text. */
   int32_t (*shape)(hetero_gloo_context *, int32_t radix, int64_t part_bytes, char *error);
 
-  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
-   * entry per rank. After TIMEOUT with radix 0, it is 1 for the ranks that have not entered the operation. With a tree,
-   * it is 1 for the neighbour for which this rank waited, which may itself have waited. Returns a status. If it is not
-   * OK, only disconnect and close may be called. After the return, nothing accesses the buffer. */
+  /* Performs one operation. counts has the number of elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER.
+   *
+   * missing has one entry per rank. After TIMEOUT with radix 0, it is 1 for the ranks that have not entered the
+   * operation. With a tree, it is 1 for the neighbour for which this rank waited, which may itself have waited.
+   *
+   * Returns a status. If it is not OK, the caller may only call disconnect and close. After the return, nothing
+   * accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections after a failed run. Each takes some 10 ms. The other ranks then also fail, so the
-   * caller must first notify them of the reason. */
+  /* Closes the connections after a failed run. Each takes some 10 ms. The other ranks then also fail, so the caller
+   * must first notify them of the reason. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);
 } hetero_gloo_api;

@@ -1,8 +1,8 @@
 /* hetero_shm.h: the C ABI of libhetero_shm.so: collectives among processes of one host, through shared memory.
  *
  * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL for an unknown
- * version. Only one thread at a time may use a group, except for stop and the functions for states, which any thread
- * may call until detach. No exception leaves the library, and it installs no signal handler.
+ * version. Only one thread at a time may use a group. Any thread may call stop and the functions for states, until
+ * detach. No exception leaves the library, and it installs no signal handler.
  *
  * hetero_collective.h defines the operations.
  */
@@ -34,17 +34,17 @@ typedef enum hetero_shm_status {
   HETERO_SHM_OK = 0,
   HETERO_SHM_PEER,     /* call.rank is gone */
   HETERO_SHM_TIMEOUT,  /* the time limit expired */
-  HETERO_SHM_MISMATCH, /* call.rank has a different operation: call.theirs */
+  HETERO_SHM_MISMATCH, /* call.rank entered another operation, call.theirs */
   HETERO_SHM_STOPPED,  /* stop was called on this rank */
 } hetero_shm_status;
 
 /* One operation and its outcome. */
 typedef struct hetero_shm_call {
-  hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ns;  /* limit, from the call of run; negative: no limit */
+  hetero_signature op; /* run sets parts */
+  int64_t timeout_ns;  /* time limit, from the call of run; negative: no limit */
   char name[HETERO_SHM_NAME];
-  int32_t rank;            /* the rank of PEER and MISMATCH */
-  hetero_signature theirs; /* after MISMATCH: the operation of that rank */
+  int32_t rank;            /* set for PEER and MISMATCH */
+  hetero_signature theirs; /* set for MISMATCH: the operation that call.rank entered */
 } hetero_shm_call;
 
 typedef struct hetero_shm_progress {
@@ -65,13 +65,13 @@ typedef struct hetero_shm_api {
   int32_t (*attach)(int32_t fd, int32_t rank, int32_t size, hetero_shm_group **, char *error);
   void (*detach)(hetero_shm_group *);
 
-  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. Returns a
-   * status. */
+  /* Performs one operation. counts has the number of elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER.
+   * Returns a status. */
   int32_t (*run)(hetero_shm_group *, hetero_shm_call *, void *buffer, const int64_t *counts);
   /* Ends the current run, or the next one, on this rank only. */
   void (*stop)(hetero_shm_group *);
-  /* Sets the state of a rank that is alive. text is for GAVE_UP and TIMED_OUT, which a rank sets only for itself. A
-   * state after LEFT in hetero_shm_state ends the group, and thus the run of every rank. */
+  /* Sets the state of a rank that is alive. text is for GAVE_UP and TIMED_OUT, which a rank sets only for itself. DEAD,
+   * GAVE_UP and TIMED_OUT end the group, and thus the run of every rank. */
   void (*set_state)(hetero_shm_group *, int32_t rank, int32_t state, const char *text);
   /* Returns the state of a rank and its text. */
   int32_t (*get_state)(hetero_shm_group *, int32_t rank, char *text);

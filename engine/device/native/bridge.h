@@ -15,8 +15,8 @@
 
 #include "hetero_device.h"
 
-/* The parameter structs of all ops: one field per op, with the kind of the op as its name, in the order of HT_OPS. Go
- * finds the number and the parameters of an op by this name. */
+/* One field per op, in the order of HT_OPS. The field's name is the kind of the op, and its type is the op's parameter
+ * struct. Go finds the number and the parameters of an op by this name. */
 typedef struct ht_op_params {
 #define HT_OP(NUMBER, NAME, PARAMS, ...) PARAMS NAME;
   HT_OPS(HT_OP)
@@ -25,7 +25,7 @@ typedef struct ht_op_params {
 
 typedef struct ht_result {
   void *value;
-  char *error; /* text of a failure, from malloc: the caller frees it; NULL without a text */
+  char *error; /* error text, which the caller frees with free(); NULL if there is no text */
   ht_status status;
 } ht_result;
 
@@ -35,9 +35,10 @@ static inline ht_result ht_result_of(ht_status status, void *value, const char *
   return r;
 }
 
-/* Loads a library and gets its table. environment holds count pairs of name and value. While the library initialises,
- * ht_load sets these variables, unless the process has set them. Afterwards ht_load restores the affinity of the
- * calling thread: OpenMP with bound threads pins this thread, and Go starts other threads from it. */
+/* Loads a library and gets its table of functions. environment holds count pairs of name and value. ht_load sets these
+ * variables before the library initialises; variables that the process has already set keep their values. Afterwards
+ * ht_load restores the CPU affinity of the calling thread: OpenMP with bound threads pins this thread, and Go starts
+ * other threads from it. */
 static inline ht_result ht_load(const char *path, char **environment, int count) {
   cpu_set_t affinity;
   int have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
@@ -165,7 +166,7 @@ static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
   if (api->slowdown) api->slowdown->get(d, &s);
   return s;
 }
-/* Returns the time in ns; -1: unknown. */
+/* Returns the time that the stream has waited, in ns, or -1 if the library cannot measure it. */
 static inline int64_t ht_do_stream_waited(const ht_api *api, ht_stream *s) {
   return api->stream.waited ? api->stream.waited(s) : -1;
 }

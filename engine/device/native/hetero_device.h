@@ -89,9 +89,16 @@ typedef struct ht_spec {
 
 /* --- ops ----------------------------------------------------------------------------------------- */
 
-/* The list of all ops. Numbers, factories and checks of the libraries, and the conversion of Go's ops follow from
- * it. Its columns are: enumerator (HT_...), kind in package device, parameter struct, minimum and maximum number of
- * inputs, minimum and maximum number of outputs. The order is part of the ABI: append at the end. */
+/* The list of all ops. The op numbers, the factories and checks of the libraries, and the conversion of Go's ops are
+ * generated from this list. Its columns are:
+ *
+ *   - the enumerator, without HT_
+ *   - the kind of the op in package device
+ *   - the parameter struct
+ *   - minimum and maximum number of inputs
+ *   - minimum and maximum number of outputs
+ *
+ * The order is part of the ABI: append new ops at the end. */
 /* clang-format off */
 #define HT_OPS(OP) \
   OP(CONV2D,                     conv2d,                     ht_conv2d_params,             2, 3, 1, 1) \
@@ -160,7 +167,7 @@ typedef struct ht_conv2d_params {
   int32_t groups, bias;
 } ht_conv2d_params;
 
-/* HT_LINEAR*: only _DIFF_WEIGHTS uses bias. The out spec holds the type of dst. */
+/* HT_LINEAR*: only _DIFF_WEIGHTS uses bias. The spec of the output contains the element type of dst. */
 typedef struct ht_linear_params {
   int32_t bias;
 } ht_linear_params;
@@ -170,7 +177,7 @@ typedef struct ht_batch_norm_params {
   int32_t group; /* number of samples in a statistics group; 0 = the whole batch */
   int32_t relu, add, two;
   double eps;
-  int64_t count; /* DIFF_APPLY: n of a full group over all ranks; 0 = n from the shape of x */
+  int64_t count; /* DIFF_APPLY: values per channel in a full group of all ranks; 0 = computed from the shape of x */
 } ht_batch_norm_params;
 
 typedef struct ht_batch_norm_running_params {
@@ -217,8 +224,13 @@ typedef struct ht_dropout_params {
   uint32_t stream;
 } ht_dropout_params;
 
-/* HT_TRANSPOSE: axes = the permutation. HT_REDUCE: func and axes. HT_BROADCAST: axes. HT_CONCAT: axes[0].
- * HT_SLICE, HT_PAD: axes[0], start, size. */
+/* The fields that each op uses:
+ *
+ *   HT_TRANSPOSE         axes: the permutation
+ *   HT_REDUCE            func, axes
+ *   HT_BROADCAST         axes
+ *   HT_CONCAT            axes[0]
+ *   HT_SLICE, HT_PAD     axes[0], start, size */
 typedef struct ht_move_params {
   int32_t func, num_axes;
   int32_t axes[HT_MAX_DIMS];
@@ -228,7 +240,7 @@ typedef struct ht_move_params {
 /* HT_SOFTMAX_CROSS_ENTROPY, _DIFF */
 typedef struct ht_loss_params {
   double label_smoothing;
-  int32_t mixed; /* two labels per sample; second labels and lambdas are then the last inputs */
+  int32_t mixed; /* 1: two labels per sample; the second labels and the lambdas are then the last inputs */
 } ht_loss_params;
 
 typedef struct ht_image_normalize_params {
@@ -241,7 +253,11 @@ typedef struct ht_segment {
   float weight_decay, lr_scale;
 } ht_segment;
 
-/* HT_SUM_SQUARES: chunk. HT_GRAD_CONTROL: max_norm. HT_SGD, HT_ADAMW: the other fields. */
+/* The fields that each op uses:
+ *
+ *   HT_SUM_SQUARES       chunk
+ *   HT_GRAD_CONTROL      max_norm
+ *   HT_SGD, HT_ADAMW     all other fields */
 typedef struct ht_optim_params {
   int64_t chunk;
   double max_norm;
@@ -255,17 +271,17 @@ typedef struct ht_optim_params {
 /* HT_EMBEDDING_DIFF */
 typedef struct ht_embedding_params {
   int64_t rows;       /* number of rows of the table */
-  int32_t positions;  /* whether row t belongs to position t; there are then no ids */
-  int32_t accumulate; /* whether the result is added to the last input, in place */
+  int32_t positions;  /* 1: row t belongs to position t, and the op has no ids */
+  int32_t accumulate; /* 1: the result is added to the last input, in place */
 } ht_embedding_params;
 
-/* HT_LAYER_NORM: eps, add. HT_LAYER_NORM_DIFF: plus. */
+/* HT_LAYER_NORM uses eps and add. HT_LAYER_NORM_DIFF uses plus. */
 typedef struct ht_layer_norm_params {
   double eps;
   int32_t add, plus;
 } ht_layer_norm_params;
 
-/* HT_ATTENTION, _DIFF, and _STEP, which uses heads and kv_heads only */
+/* HT_ATTENTION, HT_ATTENTION_DIFF and HT_ATTENTION_STEP. The last one uses only heads and kv_heads. */
 typedef struct ht_attention_params {
   double p; /* probability of dropout */
   uint32_t stream;
@@ -273,7 +289,7 @@ typedef struct ht_attention_params {
   int32_t kv_heads; /* number of key/value heads, a divisor of heads */
 } ht_attention_params;
 
-/* The op has no parameters: params is NULL. */
+/* For ops without parameters: params is NULL. */
 typedef struct ht_no_params {
   int32_t reserved;
 } ht_no_params;
@@ -305,8 +321,8 @@ typedef struct ht_device_calls {
   void (*close)(ht_device *);
   void (*info)(const ht_device *, ht_info *);
   void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
-  /* Writes unusual behaviour and its cause, for the log: for example, that a slower code path is used. Writes "" if
-   * there is none. The entry is NULL if the library has no notes. */
+  /* Writes a description of unusual behaviour and its cause, for the log: for example, the use of a slower code path.
+   * Writes "" if there is none. The entry is NULL if the library has no notes. */
   void (*notes)(const ht_device *, char *text, size_t text_bytes);
 } ht_device_calls;
 
@@ -346,13 +362,13 @@ typedef struct ht_kernel_calls {
 
 /* --- event --------------------------------------------------------------------------------------- */
 
-/* An event is pending until it is first recorded or completed. The start of a run makes every event pending that the
- * program will record. Any thread may call done, wait, reset and complete. */
+/* An event is pending until it is first recorded or completed. When a run starts, the events that its program records
+ * become pending. Any thread may call done, wait, reset and complete. */
 typedef struct ht_event_calls {
   ht_status (*create)(ht_device *, ht_event **, ht_error *);
   int32_t (*done)(ht_event *);
-  /* timeout_ns < 0 waits without limit. Returns HT_TIMEOUT after the limit, HT_DEVICE_FAILURE if the run that should
-   * have recorded the event failed. */
+  /* Waits at most timeout_ns, or without limit if timeout_ns < 0. Returns HT_TIMEOUT after this time, and
+   * HT_DEVICE_FAILURE if the run that should have recorded the event failed. */
   ht_status (*wait)(ht_event *, int64_t timeout_ns, ht_error *);
   /* Makes the event pending, until the next record or complete. Waits that began earlier are not affected. */
   ht_status (*reset)(ht_event *, ht_error *);
@@ -418,14 +434,16 @@ typedef struct ht_presence_calls {
 } ht_presence_calls;
 
 typedef enum ht_peak {
-  HT_PEAK_F32_FLOPS = 1,  /* fused multiply-adds in registers, FLOP/s */
-  HT_PEAK_BF16_FLOPS = 2, /* bf16 dot products with f32 sums; HT_UNSUPPORTED without the instruction */
+  HT_PEAK_F32_FLOPS = 1, /* fused multiply-adds in registers, FLOP/s */
+  HT_PEAK_BF16_FLOPS =
+      2, /* bf16 dot products with f32 sums, FLOP/s; HT_UNSUPPORTED if the device lacks the instruction */
   HT_PEAK_READ_BYTES = 3, /* reading memory far larger than the caches, bytes/s */
-  HT_PEAK_COPY_BYTES = 4, /* copying such memory, bytes read and written/s */
+  HT_PEAK_COPY_BYTES = 4, /* copying such memory: bytes read plus bytes written, per s */
   HT_PEAK_WRITE_BYTES = 5,
   HT_PEAK_F16_FLOPS = 6, /* like HT_PEAK_BF16_FLOPS, for f16 */
-  /* Matrix products of a vendor's library, FLOP/s. They check the loops above, which may not use the best instruction.
-   * HT_UNSUPPORTED if such a product already measures the peak of the type, or if there is no library. */
+  /* FLOP/s of the vendor library's matrix products. They check the figures above, whose loops may not use the best
+   * instruction. The result is HT_UNSUPPORTED without such a library, or if a figure above already measures such a
+   * product. */
   HT_PEAK_F32_PRODUCT_FLOPS = 7,
   HT_PEAK_BF16_PRODUCT_FLOPS = 8,
 } ht_peak;
@@ -479,7 +497,7 @@ typedef struct ht_activity_calls {
 
 typedef struct ht_slowdown {
   double factor;
-  int64_t worked_ns, idle_ns; /* time of launches while factor was above 1, and idle time added to them */
+  int64_t worked_ns, idle_ns; /* time of launches with factor > 1; idle time that was added to these launches */
 } ht_slowdown;
 
 /* Any thread may call these functions. */

@@ -1,4 +1,5 @@
-// Uses of a CUDA toolkit the headers that cuda/src and gorgonia.org/cu use, with the adapted cuda.h of cuda_compat.
+// Checks that a CUDA toolkit has the headers that cuda/src and gorgonia.org/cu use, with the adapted cuda.h of
+// cuda_compat.
 #include <cuda.h>
 #include <cuda_runtime.h>
 

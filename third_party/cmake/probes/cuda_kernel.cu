@@ -1,4 +1,4 @@
-// nvcc refuses host compilers that are newer than the toolkit.
+// Checks that nvcc accepts the host compiler: nvcc refuses compilers that are newer than the toolkit.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

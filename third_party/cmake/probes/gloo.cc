@@ -1,4 +1,4 @@
-// Uses of Gloo what engine/collective/gloo/src uses.
+// Checks that Gloo has everything that engine/collective/gloo/src uses.
 #include <gloo/config.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>

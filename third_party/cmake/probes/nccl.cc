@@ -1,4 +1,4 @@
-// Uses the functions of NCCL that nccl/src uses. The program opens NCCL itself at run time.
+// Checks that nccl.h declares the functions of NCCL that nccl/src uses. The program opens NCCL itself at run time.
 #include "functions.h"
 
 int main() {

@@ -1,4 +1,4 @@
-// Uses of oneDNN the kinds of primitives that engine/device/cpu/src uses.
+// Checks that oneDNN has the kinds of primitives that engine/device/cpu/src uses.
 #include "oneapi/dnnl/dnnl.hpp"
 #include "oneapi/dnnl/dnnl_debug.h"
 

@@ -1,4 +1,4 @@
-// Uses of libturbojpeg what engine/data/jpeg/src uses.
+// Checks that libturbojpeg has everything that engine/data/jpeg/src uses.
 #include <turbojpeg.h>
 
 int main() {

@@ -240,7 +240,7 @@ void Context::finish(Exchange &e) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     try {
-      // If a buffer was aborted before the wait, the wait does not detect the abort.
+      // The wait does not detect an abort that came before it, so over is called first.
       for_messages(e.receive[index], [&](size_t, size_t) {
         if (over() || !e.incoming[index]->waitRecv(without_limit)) throw given_up(r);
       });

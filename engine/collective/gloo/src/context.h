@@ -54,8 +54,8 @@ private:
   };
   using Pieces = std::vector<Piece>;
   using Buffers = std::vector<Buffer>;
-  // One piece to every other rank, and one piece from each. Lists have one entry per rank; this rank's entry is
-  // ignored.
+  // An exchange: this rank sends one piece to every other rank, and receives one piece from each. Each list has one
+  // entry per rank; this rank's entry is ignored.
   struct Exchange {
     Pieces send, receive;
     Buffers outgoing, incoming;

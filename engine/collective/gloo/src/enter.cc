@@ -130,7 +130,7 @@ void Context::send(Buffer &buffer, int rank, size_t data_bytes) {
 // await waits until the message of a rank has arrived or, if sent is true, until a message to the rank was sent.
 void Context::await(Buffer &buffer, int rank, bool sent) {
   try {
-    // If a buffer was aborted before the wait, the wait does not detect the abort.
+    // The wait does not detect an abort that came before it, so over is called first.
     if (over() || !(sent ? buffer->waitSend(without_limit) : buffer->waitRecv(without_limit))) throw given_up(rank);
   } catch (const Failure &) {
     throw;
@@ -237,7 +237,7 @@ bool Context::has_arrived(gloo::transport::UnboundBuffer &buffer) {
     // Try again, because the watcher may have aborted one more wait.
     for (int turn = 0; turn < 3; turn++)
       if (buffer.waitRecv(std::chrono::milliseconds(1))) return true;
-  } catch (const std::exception &) { // not arrived, or the connection is broken
+  } catch (const std::exception &) { // the message has not arrived, or the connection is broken
   }
   return false;
 }

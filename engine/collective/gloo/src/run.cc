@@ -1,7 +1,8 @@
-// run.cc: operations that are not small; enter.cc performs the small ones. Every rank sends directly to every other
-// rank. A rank sends as many bytes as on a ring, but in one or two hops. The rank that reduces a part has the values of
-// all ranks, and combines them in the order of ranks. Gloo's own all-reduce adds along the ring, in a different order
-// for each chunk, and rounds bf16 at every hop.
+// run.cc: operations that are not small; enter.cc performs the small ones.
+//
+// Every rank sends directly to every other rank. A rank sends as many bytes as on a ring, but in one or two hops. The
+// rank that reduces a part has the values of all ranks, and combines them in the order of ranks. Gloo's own all-reduce
+// adds along the ring, in a different order for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 

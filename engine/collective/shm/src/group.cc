@@ -54,7 +54,7 @@ void Group::enter() {
 }
 
 // await_all waits until every rank has raised a counter to the number of this turn. After the first wait in an
-// operation, all ranks have entered the operation.
+// operation, all ranks have entered the operation, so await_all then compares their signatures.
 void Group::await_all(Counter RankHead::*counter) {
   for (int i = 1; i < size_; i++) {
     int rank = (me_ + i) % size_;

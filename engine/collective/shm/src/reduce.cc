@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// Rows of a table, with the values of tensor.DType.
+// The types that have a row in a table. Their numbers are those of tensor.DType.
 enum DType { f32 = 1, f64 = 2, bf16 = 3, i64 = 5, i32 = 6, u8 = 8 };
 
 const ReduceTable *choose() {

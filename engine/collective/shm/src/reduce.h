@@ -1,14 +1,20 @@
-// reduce.h: reduction kernels, one table per instruction set. The results of all tables are bit-equal. Values are
-// combined in the order of sources, sums of bf16 are accumulated in f32 and rounded once, and the compiler contracts no
-// operations.
+// reduce.h: reduction kernels, one table per instruction set. All tables compute the same bits:
+//
+//   - Values are combined in the order of sources.
+//   - Sums of bf16 are accumulated in f32, and rounded once.
+//   - The compiler contracts no operations.
 #pragma once
 
 #include <cstddef>
 
 namespace hetero {
 
-// dst[i] = src[0][i] op src[1][i] op … for n elements. The parameter also is a second destination for the same values,
-// or nullptr. Each destination may be one of the sources. Addresses need only the alignment of an element.
+// A kernel computes, for n elements:
+//
+//     dst[i] = src[0][i] op src[1][i] op …
+//
+// `also` is a second destination for the same values, or nullptr. Each destination may be one of the sources. Addresses
+// need only the alignment of an element.
 using ReduceKernel = void (*)(void *dst, void *also, const void *const *src, int sources, size_t n);
 
 constexpr int reduce_types = 6, reduce_functions = 3;

@@ -93,7 +93,8 @@ template <class E, class F> void reduce(void *dst, void *also, const void *const
   }
 }
 
-// The indices are those of reduce_kernel.
+// Row r has the type for which the function row (reduce.cc) returns r. Column c has the function with number c of
+// collective.Reduce.
 constexpr ReduceTable table = {{
     {reduce<Plain<float>, Sum>, reduce<Plain<float>, Max>, reduce<Plain<float>, Min>},
     {reduce<Plain<double>, Sum>, reduce<Plain<double>, Max>, reduce<Plain<double>, Min>},

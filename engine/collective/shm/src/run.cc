@@ -67,8 +67,8 @@ void Group::reduce_small(std::byte *buffer) {
   kernel_(buffer, nullptr, sources_.data(), size_, n);
 }
 
-// reduce_parts implements reduce-scatter and, with counts == nullptr, all-reduce. In a turn every rank stages a block
-// of each other rank's part, and reduces the block of its own part from all stages. In an all-reduce it then publishes
+// reduce_parts implements reduce-scatter and, with counts == nullptr, all-reduce. In a turn, every rank stages a block
+// of each other rank's part. It reduces the block of its own part from all stages. In an all-reduce, it then publishes
 // the result.
 void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
   bool give_back = call_->op.kind == HETERO_ALL_REDUCE;

@@ -77,8 +77,8 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
                        " bytes, want at least 1 rank, stages of a multiple of 64 bytes, and at most 1 TiB in total");
-  // Some systems refuse memory that could be executed, so a flag excludes this. Kernels before 6.3 do not know the
-  // flag.
+  // Some systems refuse to create memory that may become executable, so this flag forbids execution. Kernels before 6.3
+  // do not know the flag.
   constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
   auto make = [](unsigned more) {
     return static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING | more));
@@ -87,7 +87,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (fd < 0 && errno == EINVAL) fd = make(0);
   if (fd < 0) refuse(errno, "create shared memory (memfd_create)");
   size_t bytes = total_bytes(size, stage_bytes);
-  // Allocate the pages now, so that a lack of memory is an error here and not a fatal signal in the middle of a step.
+  // Allocate the pages now. A lack of memory is then an error here, and not a fatal signal in the middle of a step.
   int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
   // Seal the file, so that no rank can shrink it while others use it.
   if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) error = errno;

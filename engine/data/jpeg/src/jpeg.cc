@@ -1,5 +1,5 @@
-// libhetero_jpeg.so; hetero_jpeg.h describes its interface. It uses the TurboJPEG API 2, which versions 2 and 3 of
-// libjpeg-turbo provide.
+// jpeg.cc: JPEG decoding for libhetero_jpeg.so; hetero_jpeg.h describes its interface. It uses the TurboJPEG API 2,
+// which versions 2 and 3 of libjpeg-turbo provide.
 #include "hetero_jpeg.h"
 #include "resample.h"
 
@@ -23,7 +23,7 @@ int32_t fail(char *error, size_t error_bytes, const char *text) {
   return 1;
 }
 
-// Pixels in memory: three bytes for RGB, four for inks.
+// Pixels in memory. A pixel has three bytes for RGB, or four for inks (CMYK).
 struct surface {
   uint8_t *pixels;
   int width, height, format; // a TJPF
@@ -36,7 +36,7 @@ void rgb_of_inks(uint8_t *rgb, const uint8_t *inks, size_t pixels) {
     int light = inks[3];
     for (int c = 0; c < 3; c++) {
       int product = (255 - inks[c]) * light + 128;
-      rgb[c] = static_cast<uint8_t>(light - (((product >> 8) + product) >> 8)); // a quotient by 255, rounded
+      rgb[c] = static_cast<uint8_t>(light - (((product >> 8) + product) >> 8)); // product / 255, rounded
     }
   }
 }

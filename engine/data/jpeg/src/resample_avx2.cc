@@ -8,27 +8,27 @@
 namespace hetero {
 namespace {
 
-// Loads a pixel and the byte after it. The last byte is not used.
+// Loads a pixel and the byte after it, which the caller ignores.
 inline int load_pixel(const uint8_t *p) {
   int v;
   std::memcpy(&v, p, 4);
   return v;
 }
 
-// Returns the pixels at a and b as 32-bit lanes.
+// Returns the bytes of the pixels at a and b as 32-bit lanes: a in the lower half, b in the upper half.
 inline __m256i load_two(const uint8_t *a, const uint8_t *b) {
   return _mm256_cvtepu8_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(load_pixel(a)), load_pixel(b), 1));
 }
 
-// Returns the 8 sums in a and the 8 sums in b as bytes. The lowest lanes of both halves contain the quarters a low, b
-// low, a high, b high.
+// Converts the 8 sums in a and the 8 sums in b to bytes. The low 8 bytes of the result's lower half are the sums of the
+// lower halves of a and b. The low 8 bytes of its upper half are the sums of the upper halves of a and b.
 inline __m256i to_bytes(__m256i a, __m256i b) {
   const __m256i words = _mm256_packus_epi32(_mm256_srai_epi32(a, kWeightBits), _mm256_srai_epi32(b, kWeightBits));
   return _mm256_packus_epi16(words, words);
 }
 
-// Rows 0 and 1 of the source are in one register, and rows 2 and 3 are in another. This function reads one byte beyond
-// the rows.
+// Resamples four rows. Rows 0 and 1 of the source are in register a, and rows 2 and 3 in register b. This function
+// reads one byte beyond the rows.
 void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const hetero_taps &x) {
   const size_t out = 3 * size_t(x.count);
   for (int32_t k = 0; k < x.count; k++) {
@@ -69,7 +69,8 @@ void vertical(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, con
       a = _mm256_add_epi32(a, _mm256_mullo_epi32(w, _mm256_cvtepu8_epi32(v)));
       b = _mm256_add_epi32(b, _mm256_mullo_epi32(w, _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))));
     }
-    // The quarters are (a low, b low | a high, b high). Reorder them to a low, a high, b low, b high.
+    // The lower half of packed contains a low, b low; its upper half contains a high, b high. Reorder to a low, a high,
+    // b low, b high.
     const __m256i packed = to_bytes(a, b);
     const __m128i ordered = _mm_unpacklo_epi32(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i *>(dst + c), ordered);

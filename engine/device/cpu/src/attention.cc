@@ -1,13 +1,14 @@
 // attention.cc: multi-head attention and its gradient, without a matrix of scores in memory.
 //
-// Legend: T positions, D channels of a head, Dp = D rounded up to a multiple of 32.
+// T is the number of positions. D is the number of channels of a head. Dp is D rounded up to a multiple of 32.
 //
-//   forward   A task is one head of one sample, and up to kQueries queries. It transposes the keys once, to panels of
-//             32 keys. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
-//   backward  A task is one head of k and v of one sample, and the heads of q that read it, one after another. For each
-//             block of kKeys keys, blocks of 16 queries compute the scores again. The gradients of the block's keys and
-//             values stay in the cache; the gradients of queries are summed in f32. With several heads of q, the
-//             gradients of all keys and values are also summed in f32.
+// Forward: a task is one head of one sample, and up to kQueries queries. It transposes the keys once, to panels of 32
+// keys. Blocks of 8 queries compute their scores for all keys, in a buffer that stays in the cache.
+//
+// Backward: a task is one head of k and v of one sample. It processes the heads of q that use this head one after
+// another. For each block of kKeys keys, blocks of 16 queries compute the scores again. The gradients of the block's
+// keys and values stay in the cache. The gradients of queries are summed in f32, and so are those of all keys and
+// values if there are several heads of q.
 //
 // One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types;
 // the kernels in pair_attention.cc multiply in bf16.
@@ -24,9 +25,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kQueries = 256; // queries of a forward task: more save packing, fewer balance the load better
-constexpr int64_t kKeys = 256;    // keys of a backward block: a multiple of 64, the unit of the dropout mask
-constexpr int64_t kRows = 16;     // queries of a backward block
+// Queries of a forward task. A larger value packs keys less often; a smaller value balances the load better.
+constexpr int64_t kQueries = 256;
+constexpr int64_t kKeys = 256; // keys of a backward block: a multiple of 64, the unit of the dropout mask
+constexpr int64_t kRows = 16;  // queries of a backward block
 
 struct RowKernel : AttentionKernel {
   using AttentionKernel::AttentionKernel;
@@ -40,7 +42,8 @@ struct RowKernel : AttentionKernel {
     }
   }
 
-  // Transposes `count` rows of dp elements to panels (D, 32). Missing rows of the last panel are zero.
+  // Transposes `count` rows of dp elements to panels (D, 32), one panel for 32 rows. Missing rows of the last panel are
+  // zero.
   void transpose(const float *rows, int64_t count, float *to) const {
     for (int64_t from = 0; from < count; from += 32) {
       const int64_t lanes = std::min<int64_t>(32, count - from);
@@ -73,7 +76,7 @@ struct RowKernel : AttentionKernel {
 };
 
 struct Attention final : RowKernel {
-  int64_t tp, pieces, floats; // keys, rounded up to 64; tasks per head; scratch of a part in floats
+  int64_t tp, pieces, floats; // tp: keys, rounded up to 64; pieces: tasks per head; floats: scratch memory of a part
 
   explicit Attention(const Request &request) : RowKernel(request, 0, request.threads) {
     tp = up(t, 64);
@@ -126,7 +129,7 @@ struct Attention final : RowKernel {
 };
 
 struct AttentionDiff final : RowKernel {
-  int64_t sums, floats; // keys whose gradients a task holds; scratch of a part in floats
+  int64_t sums, floats; // sums: keys whose gradients are in scratch memory; floats: scratch memory of a part
 
   explicit AttentionDiff(const Request &request) : RowKernel(request, 3, request.threads) {
     want_f32(in[2]);

@@ -12,16 +12,28 @@
 
 namespace hetero {
 
-// The kernels on the tiles of pair_product.h; nullptr if they do not support the request.
+// Return the kernels that use the tiles of pair_product.h. Return nullptr if these do not support the request.
 std::unique_ptr<Kernel> make_pair_attention(const Request &request);
 std::unique_ptr<Kernel> make_pair_attention_diff(const Request &request);
 
 struct AttentionKernel : Kernel {
   ht_attention_params p;
+  // Sizes:
+  //
+  //   n, t, c     samples, positions, channels of q
+  //   d, dp       channels of a head; d rounded up for the padding of rows
+  //   heads       heads of q
+  //   shared      heads of k and v
+  //   group       heads of q for each head of k and v
+  //   size        bytes of an element
+  //   sources     number of operands that contain q, k and v: 1 if they are packed, else 3
+  //   parts       number of parts of the work, each for one thread
+  //   stride      elements from one row of q to the next
+  //   kv_stride   elements from one row of k to the next, and of v
   bool bf16;
   int64_t n, t, c, d, dp, heads, size, sources, parts;
-  int64_t shared, group, stride, kv_stride; // heads of k and v; heads of q per head of k; elements per row: q, k/v
-  size_t first;                             // index of q among the inputs
+  int64_t shared, group, stride, kv_stride;
+  size_t first; // index of q among the inputs
   float scale, factor = 1;
   uint64_t threshold = 0;
 
@@ -87,9 +99,8 @@ struct AttentionKernel : Kernel {
 
   int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
 
-  // Writes one byte for each of `count` keys, starting with key number from: 1 if dropout keeps the pair of query i and
-  // the key, else
-  // 0. The parameter from is a multiple of 64.
+  // Writes one byte for each of `count` keys from key `from` on: 1 if dropout keeps the pair of query i and the key,
+  // else 0. `from` is a multiple of 64.
   void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
     const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
     const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);
@@ -97,7 +108,7 @@ struct AttentionKernel : Kernel {
     simd().dropout.keep(sample, i * 65536 + from, count, to);
   }
 
-  // Calls f(task, memory) for all tasks. Each thread processes a part of the tasks; memory is the scratch memory of
+  // Calls f(task, memory) for all tasks. Each thread processes one part of the tasks. memory is the scratch memory of
   // this part.
   template <class F> void each(const Args &a, int64_t tasks, int64_t bytes, F f) const {
 #pragma omp parallel for schedule(static)

@@ -13,7 +13,7 @@ namespace hetero {
 namespace {
 
 struct AttentionStep final : Kernel {
-  int64_t n, t, c, d, heads, group, row_bytes, size, floats, parts; // group: heads of q for each of k and v
+  int64_t n, t, c, d, heads, group, row_bytes, size, floats, parts; // group: heads of q for each head of k and v
   bool bf16;
   float scale;
 
@@ -35,7 +35,7 @@ struct AttentionStep final : Kernel {
     size = dtype_size(in[0].dtype);
     row_bytes = p.kv_heads * d * size;
     scale = float(1 / std::sqrt(double(d)));
-    floats = t + 1 + d; // scratch of a part: t + 1 scores, then the weighted sum of values (d)
+    floats = t + 1 + d; // scratch memory of a part: t + 1 scores, then the weighted sum of values (d)
     workspace = parts * floats * int64_t(sizeof(float));
   }
 

@@ -1,13 +1,15 @@
-// batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, split as in package device.
+// batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, as package device defines them. G is the
+// number of statistics groups: groups of samples with statistics of their own. dz is the gradient of z.
 //
-//   stats        mean, var (G, C)            one read of x
-//   apply        y = ReLU(z [+ residual])    one read, one write;  z = (x - mean)·gamma/sqrt(var + eps) + beta
-//   diff_reduce  diff_gamma, diff_beta       one read of x and diff_y, one write of dz if the op outputs it
-//   diff_apply   diff_x                      one read of x and dz, one write
+//     stats        mean, var (G, C)                  one read of x
+//     apply        y = ReLU(z [+ residual])          one read, one write
+//                  z = (x - mean)·gamma/sqrt(var + eps) + beta
+//     diff_reduce  diff_gamma, diff_beta (G, C)      one read of x and diff_y, one write of dz if the op outputs it
+//     diff_apply   diff_x                            one read of x and dz, one write
 //
 // The work is divided into items. Each item is a range of rows (rows.h) of one or more units. The division depends on
 // the shape alone, so partial sums and their order do not depend on the number of threads. All passes over a tensor use
-// the same division, so that a later pass finds the data of an earlier pass in a core's cache. The inner loops are in
+// the same division. A later pass therefore finds the data of an earlier pass in a core's cache. The inner loops are in
 // batchnorm_simd.h.
 #include <cmath>
 #include <cstring>
@@ -100,8 +102,8 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// Sets the lanes of all units of all groups, on several threads if there are many. If grouped, the statistics of group
-// g are row g of in[1] and in[2]; otherwise all groups use the same row.
+// Computes the NormLanes of all units of all groups, on several threads if there are many. If `grouped` is true, the
+// statistics of group g are row g of in[1] and in[2]; otherwise all groups use the same row.
 void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
                 const float *diff_beta = nullptr) {
   const auto vectors = [&](int64_t g) -> NormVectors {
@@ -142,8 +144,8 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the moments of the parts in order. Means are weighted by the counts of the parts, and the squared deviations
-  // take the differences of the means into account.
+  // Merges the moments of the parts in order, weighted by their counts. The merged squared deviations also contain the
+  // differences of the means.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {
@@ -250,7 +252,10 @@ struct DiffReduce final : BatchNorm {
     for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, lanes[i], i / rows.units, i % rows.units, a);
   }
 
-  // diff_gamma = sum(dz·(x - mean))/sqrt(var + eps), diff_beta = sum(dz), over parts and over the lanes of a channel.
+  // Sums over the parts, and over the lanes of a channel:
+  //
+  //     diff_gamma = sum(dz·(x - mean))/sqrt(var + eps)
+  //     diff_beta = sum(dz)
   void combine(const DiffSums *partial, const NormLanes &lanes, int64_t group, int64_t unit, const Args &a) const {
     auto *diff_gamma = static_cast<float *>(a.out[0]), *diff_beta = static_cast<float *>(a.out[1]);
     for (int64_t first = 0; first < rows.unit_channels; first++) {
@@ -294,7 +299,8 @@ struct DiffApply final : BatchNorm {
 
 // --- the statistics of several ranks -------------------------------------------------------------
 
-// The definition of the op fixes the order of operations, because results must be bit-equal on all ranks.
+// Merges the statistics of several ranks. The definition of the op fixes the order of operations, because results must
+// be bit-equal on all ranks.
 struct Merge final : Kernel {
   explicit Merge(const Request &request) {
     want_operands(request, 2, 2);

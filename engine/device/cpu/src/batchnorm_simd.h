@@ -11,10 +11,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kFirstTileRows = 64; // the first tile is read twice, because no mean is known yet for its pivot
+constexpr int64_t kFirstTileRows = 64; // rows of the first tile; it is read twice, because its pivot is its own mean
 
-// Prefetches a row some KiB ahead, for tensors that do not fit into the caches (far), because hardware prefetchers
-// handle two streams badly. Stores to such tensors bypass the caches, so that the CPU does not read the cache lines
+// Prefetches a row some KiB ahead if the tensors do not fit into the caches (far), because hardware prefetchers handle
+// two streams badly. put_row stores to such tensors past the caches, so that the CPU does not read the cache lines
 // first.
 template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
   if (far) __builtin_prefetch(a + 4096 / sizeof(T));
@@ -29,7 +29,10 @@ template <bool full, bool far, class T> SIMD_INLINE void put_row(T *a, F32 v, in
 
 // --- statistics ----------------------------------------------------------------------------------
 
-// first[u] = sum(x - pivot[u]), second[u] = sum((x - pivot[u])²) over the piece's rows of its unit u.
+// For each unit u of the piece, over the piece's rows:
+//
+//     first[u] = sum(x - pivot[u])
+//     second[u] = sum((x - pivot[u])²)
 template <bool far, class T>
 SIMD_INLINE void pivoted_sums(const Rows &r, const Piece &p, const T *x, const float (*pivot)[16], double (*first)[16],
                               double (*second)[16]) {
@@ -116,7 +119,7 @@ void norm_lanes(const Rows &r, int64_t unit, const NormVectors &v, double eps, d
     if (v.diff_beta) diff_beta[l] = v.diff_beta[c];
   }
   for (int l = 0; l < 16; l++) {
-    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // in double, so that only the stored products are rounded
+    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // in double, so that only the results below are rounded
     out->inverse[l] = float(inverse);
     out->scale[l] = float(gamma[l] * inverse);
     out->slope[l] = float(diff_gamma[l] / n * inverse);
@@ -235,7 +238,7 @@ template <class T, bool far> constexpr void fill_batch_norm(BatchNormTable &t, i
   apply[0][1][far] = batch_norm_apply<T, false, true, far>;
   apply[1][0][far] = batch_norm_apply<T, true, false, far>;
   apply[1][1][far] = batch_norm_apply<T, true, true, far>;
-  auto &reduce = t.reduce[bf16]; // the op always stores dz for two gradients or with a stored mask
+  auto &reduce = t.reduce[bf16]; // for two gradients, or with a stored mask, the op always stores dz
   reduce[kNoRelu][0][0][far] = batch_norm_diff_reduce<T, kNoRelu, false, false, far>;
   reduce[kNoRelu][0][1][far] = batch_norm_diff_reduce<T, kNoRelu, false, true, far>;
   reduce[kNoRelu][1][1][far] = batch_norm_diff_reduce<T, kNoRelu, true, true, far>;

@@ -56,8 +56,7 @@ struct GatherConv : Kernel {
 
   void run(const Args &args) override {
     int64_t pairs = (out_blocks + 1) / 2;
-    // The samples are divided into strips. There are enough tasks for all threads, but few enough that each task reuses
-    // its weights.
+    // The samples are divided into strips: enough tasks for all threads, but so few that each task reuses its weights.
     int64_t tasks = pairs * out_pixels, wanted = 4 * omp_get_max_threads();
     int64_t strips = std::clamp<int64_t>((wanted + tasks - 1) / tasks, 1, (samples + kMaxRows - 1) / kMaxRows);
     int64_t strip = ((samples + strips - 1) / strips + kMaxRows - 1) / kMaxRows * kMaxRows;
@@ -91,9 +90,9 @@ struct GatherConv : Kernel {
   }
 };
 
-// Computes diff_weights. The samples are processed in chunks. A chunk is so small that one block of src and two blocks
-// of diff_dst fit into the second-level cache. Chunks are packed such that the samples are the innermost dimension. f32
-// images with long enough rows are read without packing.
+// Computes diff_weights, in chunks of samples. A chunk is so small that one block of src and two blocks of diff_dst fit
+// into the second-level cache. Chunks are packed, so that the samples are the innermost dimension. f32 images with long
+// enough runs are read without packing.
 struct OuterConv : Kernel {
   BlockKernels tiles;
   bool direct; // whether images are read without packing
@@ -237,7 +236,8 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   for (size_t i = 1; i < list.size(); i++)
     breaks +=
         list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
-  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // the start of a run takes as long as one pixel
+  // The start of a run takes as long as one pixel, so short runs do not pay.
+  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks;
   std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // index among the read pixels
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;
   for (int32_t p = 0; p < k->image_pixels; p++)
@@ -283,9 +283,9 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
-// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. If both are equally fast, the result is true.
-// In oneDNN's weight gradients, threads wait in spinning barriers, which can block for a scheduler tick if another
-// process needs a core.
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. If both are equally fast, the result is true,
+// because threads wait in spinning barriers in oneDNN's weight gradients. If another process needs a core, such a
+// barrier can block for a scheduler tick.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;

@@ -3,12 +3,16 @@
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
 // 2x2, 1x1), they reach only a fraction of the machine's FLOP rate. They also compute the products of taps that read
-// only padding. In the kernels of this file, the samples of the batch are the long dimension, and each output pixel has
-// a list of its taps:
+// only padding; a tap is one element of the convolution kernel's (KH, KW).
 //
-//   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o),
-//                       one output pixel at a time
-//   diff_weights        dw(tap, c, o) = sum over (src pixel, dst pixel) of the tap and n of src(n, c) · diff_dst(n, o)
+// In the kernels of this file, the samples of the batch are the long dimension. Each output pixel has a list of its
+// taps:
+//
+//     forward, diff_src   out(n, o) = sum over taps of the output pixel and i of in(n, tap's pixel, i) · w(tap, i, o)
+//     diff_weights        dw(tap, c, o) = sum over pixels of the tap and n of src(n, c) · diff_dst(n, o)
+//
+// n is a sample. i and c are input channels, and o is an output channel. A pixel of a tap is a pair of pixels of src
+// and dst.
 //
 // Images have layout nChw16c. The last two dimensions of weights are 16 inputs x 16 outputs (bf16: adjacent pairs of
 // inputs). The number of channels is a multiple of 16, and groups is 1. One thread sums each output element in a fixed
@@ -26,7 +30,7 @@ constexpr int64_t kBlock = 16;             // channels of a block
 constexpr int64_t kTile = kBlock * kBlock; // elements of a weight block
 constexpr int kMaxRows = 12;               // samples of a register tile: 12 x 2 blocks of sums fill 24 registers
 
-// A tap that an output pixel reads.
+// A tap of an output pixel.
 struct Tap {
   int32_t tap, pixel; // index of the tap in the convolution kernel, and of the input pixel
 };
@@ -46,8 +50,8 @@ struct GatherTile {
 using Gather = void (*)(const GatherTile &);
 
 // The weight gradient of one tap, for a block of 16 input channels and one or two blocks of output channels. a, b0 and
-// b1 point to vectors of kBlock channels: `vectors` vectors per pixel, in the order of pixels. The distance between
-// samples is `a_sample` or `b_sample` vectors. A run is a sequence of pixels that are contiguous in both images.
+// b1 point to vectors of kBlock channels, `vectors` for each pixel, in the order of pixels. From one sample to the
+// next, there are a_sample or b_sample vectors. A run is a sequence of pixels that are contiguous in both images.
 struct Run {
   int32_t a, b, pixels;
 };
@@ -65,7 +69,7 @@ struct BlockKernels {
   Gather gather[kMaxRows][2];
   void (*outer)(const OuterTile &);
   // Packs one block of channels of one pixel. Reads samples [0, n) at src + i*stride, and writes ceil(n/group) vectors
-  // of kBlock groups. Zeros fill the last vector.
+  // of kBlock lanes. If the last vector lacks samples, zeros replace them.
   void (*pack)(const void *src, int64_t stride, int64_t n, void *dst);
 };
 

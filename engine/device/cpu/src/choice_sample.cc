@@ -11,9 +11,11 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kMostRows = 512;       // most rows of a sample for 8 threads: fewer would not occupy all threads
-constexpr int64_t kMostClasses = 4096;   // several chunks of each kernel; packing takes the same time for any number
-constexpr int64_t kMostPositions = 1024; // with more positions, the time per pair of positions hardly changes
+// Largest number of rows of a sample for 8 threads. Fewer rows would not occupy all threads.
+constexpr int64_t kMostRows = 512;
+constexpr int64_t kMostClasses = 4096; // largest number of classes of a sample; every kernel then has several chunks
+// Largest number of positions of a sample. With more, the time per pair of positions hardly changes.
+constexpr int64_t kMostPositions = 1024;
 
 // Returns the smallest power of two that is at least n.
 int64_t power(int64_t n) {
@@ -25,7 +27,8 @@ int64_t power(int64_t n) {
 int64_t most_rows(int threads) { return std::clamp(power(64 * int64_t(threads)), kMostRows, 16 * kMostRows); }
 int64_t row_class(int64_t rows, int threads) { return std::min(power(rows), most_rows(threads)); }
 
-// Returns the class of a number of images. All numbers of images that have thousands of pixels in total are one class.
+// Returns the class of a number of images: the number rounded up to a power of two, up to a limit. The limit is the
+// number of images that have about 8192 pixels in total, but at least 32 images.
 int64_t image_class(int64_t images, int64_t pixels) {
   constexpr int64_t most_pixels = 8192, least = 32;
   return std::min(power(images), std::max(power(most_pixels / pixels), least));
@@ -35,7 +38,7 @@ bool is_convolution(ht_op op) { return op == HT_CONV2D || op == HT_CONV2D_DIFF_S
 
 bool is_attention(ht_op op) { return op == HT_ATTENTION || op == HT_ATTENTION_DIFF; }
 
-// Index of q, or of the packed q, k and v.
+// Returns the index of q, or of the packed q, k and v.
 size_t first_source(ht_op op) { return op == HT_ATTENTION ? 0 : 3; }
 
 void set_layout(ht_spec &spec, uint32_t layout) {
@@ -58,7 +61,7 @@ Sample sample_of(const Request &r) {
     s.flops = product(in[0], out[0].dims[1]);
     break;
   case HT_LINEAR_DIFF_WEIGHTS:
-    // Optimizer state has the layout of this result, so the choice must not depend on the batch.
+    // The layout of this result is also that of optimizer state, so the choice must not depend on the batch.
     in[0].dims[0] = in[1].dims[0] = most_rows(r.threads);
     s.flops = product(in[0], in[1].dims[1]);
     break;
@@ -118,8 +121,8 @@ Sample sample_of(const Request &r) {
   }
   default: throw std::logic_error("sample of " + op_name(r.op) + ": this op has one kernel");
   }
-  // All layouts of an operand give the same sample, because the layouts follow from the choice, so the choice must not
-  // depend on them.
+  // The layouts of operands follow from the choice, so the choice must not depend on them: all layouts of an operand
+  // give the same sample.
   const bool open_weight =
       r.op == HT_LINEAR || r.op == HT_LINEAR_DIFF_SRC || r.op == HT_CONV2D || r.op == HT_CONV2D_DIFF_SRC;
   for (size_t i = 0; i < in.size(); i++) {

@@ -32,7 +32,7 @@ constexpr int kVersion = 1;        // version of this library's candidates; incr
 constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so its kernel hardly matters
 constexpr int kLeastTurns = 3;     // minimum number of timed launches of each candidate
 constexpr int kMostTurns = 9;      // maximum number
-constexpr double kBudget = 20'000; // us: time of the launches of a comparison, unless kLeastTurns take longer
+constexpr double kBudget = 20'000; // us: time for all launches of a comparison; exceeded if kLeastTurns take longer
 constexpr double kFar = 8;         // a candidate that is slower than another by this factor is not timed again
 constexpr double kMargin = 0.9;    // another candidate must take at most this fraction of the first one's time
 
@@ -58,7 +58,8 @@ public:
   }
 
   const char *const name;
-  double least = std::numeric_limits<double>::infinity(); // us: other programs can only lengthen a launch
+  // us; the minimum counts, because other programs can only lengthen a launch.
+  double least = std::numeric_limits<double>::infinity();
 
 private:
   void *take(int64_t bytes) {
@@ -107,7 +108,7 @@ template <class Work> Outcome attempt(ht_op op, const char *name, Work work) {
   }
 }
 
-// The times in HETERO_CPU_TIMES, by name; empty if the variable is not set.
+// Returns the times in HETERO_CPU_TIMES, by name. The result is empty if the variable is not set.
 std::map<std::string, double> given_times() {
   std::map<std::string, double> times;
   const char *text = std::getenv("HETERO_CPU_TIMES");
@@ -134,7 +135,7 @@ bool time_all(Benches &benches, ht_op op) {
     double least = std::numeric_limits<double>::infinity();
     for (const auto &b : benches) least = std::min(least, b->least);
     const auto drops_out = [&](const std::unique_ptr<Bench> &b) {
-      if (turn >= 0 && b->least > kFar * least) return false; // load cannot explain such a difference
+      if (turn >= 0 && b->least > kFar * least) return false; // other load cannot explain such a difference
       const Outcome outcome = attempt(op, b->name, [&] {
         const double us = b->microseconds();
         b->least = std::min(b->least, us);
@@ -290,7 +291,7 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
     Benches benches;
     bool failed = prepare(sample, candidates, benches);
     failed |= time_all(benches, sample.request.op);
-    if (benches.empty()) return guess; // making the kernel of the request reports the failure
+    if (benches.empty()) return guess; // the creation of the requested kernel reports the failure
     if (failed) {
       notes().add("a choice after a failure is not stored, so another process can make another one: " + key);
       return own[key] = winner(benches).name;

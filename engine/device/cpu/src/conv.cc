@@ -1,6 +1,8 @@
-// conv.cc: Conv2D and its gradients. On a CPU with AMX, they use the kernels of tile_conv.h or those of other CPUs,
-// whichever are faster (choices.h). On other CPUs, block_conv.h computes convolutions of small images, oneDNN's
-// primitives compute most others, and plain kernels compute convolutions that oneDNN does not support.
+// conv.cc: Conv2D and its gradients. These kernels compute them:
+//
+//   - On a CPU with AMX: the kernels of tile_conv.h, or those of other CPUs if these are faster (choices.h).
+//   - On other CPUs: the kernels of block_conv.h for small images, and oneDNN's primitives for most other convolutions.
+//   - Plain kernels, for convolutions that oneDNN does not support.
 #include "block_conv.h"
 #include "choices.h"
 #include "convolution.h"

@@ -7,8 +7,8 @@ namespace hetero {
 
 namespace {
 
-// A comparison has kTurns turns per thread count. A turn consists of kTurn windows, of which the first one is ignored:
-// during this time, the scheduler divides the CPUs again among groups of processes.
+// A comparison has kTurns turns per thread count. A turn has kTurn windows. The first window of a turn is ignored,
+// because the scheduler then divides the CPUs again among groups of processes.
 constexpr int kTurns = 2, kTurn = 3;
 // Seconds between two comparisons. The pause grows while the outcome stays the same, so that comparisons take a
 // decreasing part of the time.

@@ -1,7 +1,11 @@
-// dropout_simd.h: computes which elements of a sample are kept, sixteen counters of Philox4x32-10 at a time.
+// dropout_simd.h: computes which elements of a sample dropout keeps, sixteen counters of Philox4x32-10 at a time
+// (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011).
 //
-// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). Counter (position/4, stream, low half
-// of the sample id, high half); word position%4 decides.
+//     key       (key[0], key[1])
+//     counter   (position/4, stream, low half of the sample id, high half of the sample id)
+//
+// The generator computes four words for a counter. Word position%4 decides whether the element at this position is
+// kept.
 #pragma once
 
 #include "elementwise_simd.h"
@@ -30,7 +34,7 @@ SIMD_INLINE PartL product(PartL a, uint32_t b) {
 // Computes the words for elements 4·first … 4·first + 63, which are the words of counters first … first + 15, in order.
 SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[64]) {
   static const uint64_t count[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  uint64_t front[16], back[16]; // words 0 and 1, and words 2 and 3, of each counter
+  uint64_t front[16], back[16]; // words 0 and 1 of each counter; words 2 and 3
   const PartL zero{}, low = 0xffffffffu - zero;
   for (int part = 0; part < 16; part += kWide) {
     PartL w0, w1 = s.stream - zero, w2 = (s.id & 0xffffffffu) - zero, w3 = (s.id >> 32) - zero;
@@ -57,7 +61,7 @@ SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[6
   memcpy(words, pairs, sizeof pairs); // in little-endian order, the low half comes first
 }
 
-// Computes the multipliers of the 64 elements that start at number `from`: factor for a kept element, else 0.
+// Computes the multipliers of the 64 elements from element `from` on: factor for a kept element, else 0.
 SIMD_INLINE void keep_factors(const DropoutSample &s, int64_t from, float factor, float *out) {
   uint32_t words[64];
   philox(s, uint32_t(from / 4), words);

@@ -1,11 +1,13 @@
 // elementwise.cc: unary, unary_diff, binary, scale and fill, on tensors of any shape.
 //
-//   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
-//   scale       dst = src·factor              fill         dst = value
+//     unary        dst = f(src)
+//     unary_diff   diff_src = diff_dst·f'(src)
+//     binary       dst = f(a, b)                 b is broadcast along dimensions in which it has extent 1 or is missing
+//     scale        dst = src·factor
+//     fill         dst = value
 //
-// Operands of one shape are processed in memory order, in any common layout, including padding. Functions that do not
-// map zero to zero clear the padding afterwards. The loops are in elementwise_simd.h.
+// Operands of one shape are processed in memory order, in any common layout, including padding. If f does not map zero
+// to zero, the padding of dst is cleared afterwards. The loops are in elementwise_simd.h.
 #include <algorithm>
 #include <cstring>
 
@@ -101,8 +103,8 @@ struct Binary final : Elementwise {
   }
 };
 
-// Binary op with a broadcast operand b, in plain layouts. A run of elements of a is combined with a run of elements of
-// b, or with one element of b.
+// A binary op whose operand b is broadcast, in plain layouts. A run of adjacent elements of `a` is combined with a run
+// of elements of b, or with one element of b.
 struct BinaryRepeated final : Kernel {
   ElementwiseTable::Binary f;
   int64_t size, run_length, runs;

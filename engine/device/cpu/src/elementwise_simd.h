@@ -14,12 +14,14 @@ template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
   if (i < n) step(i, Bool<false>{}, int(n - i));
 }
 
-// The larger or smaller value of each lane; NaN if either value is NaN.
+// Return the larger and the smaller value of each lane. The result is NaN if either value is NaN.
 SIMD_INLINE F32 max_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, max(a, b)); }
 SIMD_INLINE F32 min_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, min(a, b)); }
 
-// GELUTanh is x/2·(1 + tanh(u)) = x·logistic(2u), u = sqrt(2/π)·(x + 0.044715·x³).
-constexpr float kTwoRoot = 1.59576912f, kTwoRootCubic = 0.0713548162f; // 2·sqrt(2/π), times 0.044715
+// GELU by tanh:
+//
+//     gelu(x) = x/2·(1 + tanh(u)) = x·logistic(2u),  u = sqrt(2/π)·(x + 0.044715·x³)
+constexpr float kTwoRoot = 1.59576912f, kTwoRootCubic = 0.0713548162f; // 2·sqrt(2/π); 2·sqrt(2/π)·0.044715
 SIMD_INLINE F32 two_u(F32 x) { return x * (all(kTwoRoot) + all(kTwoRootCubic) * (x * x)); }
 
 template <int func> SIMD_INLINE F32 unary_value(F32 x) {
@@ -84,7 +86,7 @@ template <class T, int func> void unary_diff(int64_t n, const void *diff_dst_, c
   });
 }
 
-// If repeat is set, b is a single element.
+// Computes dst = func(a, b), element by element. If repeat is true, b is a single element.
 template <class T, int func, bool repeat> void binary(int64_t n, const void *a_, const void *b_, void *dst_) {
   const T *a = static_cast<const T *>(a_), *b = static_cast<const T *>(b_);
   T *dst = static_cast<T *>(dst_);

@@ -1,4 +1,5 @@
-// embedding.cc: Embedding, whose dst (N, T, C) is the sum of one row of each table, and the gradient of a table.
+// embedding.cc: lookup of rows in embedding tables, and the gradient of a table. dst (N, T, C) of the lookup is the sum
+// of one row of each table.
 //
 // The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. The
 // gradient of a table row is the sum of the rows with its id, added in this order for any number of threads. Ids and
@@ -59,7 +60,7 @@ struct Embedding final : Kernel {
 };
 
 struct EmbeddingDiff final : Kernel {
-  static constexpr int64_t kBlock = 128; // channels of a task, whose sums are on the stack
+  static constexpr int64_t kBlock = 128; // channels of a task, which sums them on the stack
   ht_embedding_params p;
   bool bf16;
   int64_t samples, positions, channels;

@@ -46,7 +46,7 @@ void tile_f32(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row
   }
 }
 
-// Divides n into equal blocks and returns their size: a multiple of `unit`, and at most `most`.
+// Divides n into equal blocks, and returns their size: a multiple of `unit`, and at most about `most`.
 static int64_t block_of(int64_t n, int64_t most, int64_t unit) {
   const int64_t blocks = std::max<int64_t>(1, (n + most - 1) / most);
   return up(std::max<int64_t>(1, (n + blocks - 1) / blocks), unit);

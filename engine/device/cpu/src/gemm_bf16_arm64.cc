@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// s[i][j] holds the sums of rows 2i and 2i+1 and columns 2j and 2j+1, row by row.
+// s[i][j] contains the sums of rows 2i and 2i+1 and of columns 2j and 2j+1, row by row.
 void tile_bf16(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row, Start start) {
   const auto *a = static_cast<const bfloat16_t *>(a_), *b = static_cast<const bfloat16_t *>(b_);
   float32x4_t s[4][6];

@@ -1,7 +1,10 @@
-// image_normalize.cc: network input dst (N, C, H, W) from bytes src (N, H, W, C), dst = src·a + b for each channel.
+// image_normalize.cc: converts bytes of images, src (N, H, W, C), to the input of a network, dst (N, C, H, W). For each
+// channel:
 //
-// a = 1/(255·std) and b = -mean/std in f32; the product is rounded before the sum. The kernel writes any of the four
-// image layouts directly. Each channel has only 256 possible results, which are computed once.
+//     dst = src·a + b,  a = 1/(255·std),  b = -mean/std
+//
+// a and b are f32, and the product is rounded before the sum. The kernel writes any of the four image layouts directly.
+// Each channel has only 256 possible results, which are computed once.
 #include <algorithm>
 #include <cstring>
 

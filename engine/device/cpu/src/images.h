@@ -8,13 +8,14 @@ namespace hetero {
 // Returns whether the spec is bf16. Throws Unsupported unless it is f32 or bf16.
 bool is_bf16(const ht_spec &spec);
 
-// Sets the layout of the images at these positions to plain, nhwc, nChw8c or nChw16c, and returns it. The first of
-// these rules that applies determines the layout:
-//   - the layout for which the opaque input (mask, argmax) at position made_for >= 0 was made; its spec contains this
-//     layout
-//   - the layout of a bound output
-//   - the layout of the first input with one of the four layouts
-//   - the layout that suits the instruction set
+// Sets the layout of the images at these positions to plain, nhwc, nChw8c or nChw16c, and returns it. The layout is the
+// first of these that exists:
+//
+//   - the layout for which the opaque input (mask, argmax) at position made_for was made, which its spec contains;
+//     made_for < 0 means that there is no such input
+//   - the layout to which an output is bound (operands.h)
+//   - the layout of the first input that has one of the four layouts
+//   - the layout that suits the instruction set (preferred_image_layout)
 uint32_t choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                              int made_for = -1);
 

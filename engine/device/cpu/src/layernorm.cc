@@ -30,8 +30,8 @@ struct RowKernel : Kernel {
     row_bytes = channels * dtype_size(in[0].dtype);
   }
 
-  // Calls f(row, sums) for all rows. sums holds `count` arrays of C sums for the piece of the row. Then adds the sums
-  // of all pieces, and writes them to out[first …].
+  // Calls f(row, sums) for all rows. sums contains `count` arrays of C sums, for the piece to which the row belongs.
+  // Then the sums of all pieces are added and written to out[first], out[first + 1], ….
   template <class F> void sum_pieces(const Args &a, int count, size_t first, F f) const {
     auto *sums = static_cast<float *>(a.workspace);
     const int64_t piece = count * channels;

@@ -1,9 +1,12 @@
 // layout.h: the layout numbers of this device, and the arrangement of images in each layout.
 //
 // A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag. A format therefore has the same number for
-// every batch size and element type. The number, dims and type together determine a memory descriptor. Weights of
-// grouped convolutions are 4-d (O, I/G, KH, KW) in the engine and 5-d (G, O/G, I/G, KH, KW) in oneDNN; their layout
-// numbers contain G. A registry holds formats without a tag; their numbers have bit kRegistered.
+// every batch size and element type. The number, dims and type together determine a memory descriptor.
+//
+// Weights of grouped convolutions are 4-d (O, I/G, KH, KW) in the engine, and 5-d (G, O/G, I/G, KH, KW) in oneDNN.
+// Their layout numbers contain G.
+//
+// Some formats have no tag. A registry contains them, and their numbers have the bit kRegistered.
 //
 //   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
 //   bits 12..27  G, 0 for anything that is not a grouped weight
@@ -37,8 +40,14 @@ constexpr uint32_t kNChw16c = HT_LAYOUT_FIRST_PRIVATE + 3;
 constexpr uint32_t kRegistered = 1u << 31;
 
 // Arrangement of the elements of images (N, C, H, W):
-//   index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
-// plain: blk 1, cblocks C; nhwc: blk C, cblocks 1; nChw8c, nChw16c: blk 8, 16, cblocks ceil(C/blk).
+//
+//     index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
+//
+//     layout    blk   cblocks
+//     plain     1     C
+//     nhwc      C     1
+//     nChw8c    8     ceil(C/8)
+//     nChw16c   16    ceil(C/16)
 struct ImageLayout {
   int64_t n, c, h, w;
   int64_t blk, cblocks;

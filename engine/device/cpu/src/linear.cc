@@ -66,8 +66,8 @@ std::unique_ptr<Kernel> make(const Request &, Pass) { return nullptr; }
 #endif
 
 // The kernels of panel_linear.h pack the weight for each panel, which takes most of the time if there are few rows. The
-// limit is a power of two, like the limits of the classes of numbers of rows, so that all requests of a class have the
-// same best guess.
+// limit is a power of two, like the limits of the classes of numbers of rows (choices.h). All requests of a class
+// therefore have the same best guess.
 constexpr int64_t kFewRows = 64;
 
 std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {

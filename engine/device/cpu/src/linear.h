@@ -1,5 +1,5 @@
-// linear.h: Linear and its gradients with oneDNN's inner products, or with plain kernels if oneDNN does not support the
-// request.
+// linear.h: Linear and its gradients with oneDNN's inner products. If oneDNN does not support the request, plain
+// kernels are used.
 //
 // The factories of ops.h also offer the kernels of panel_linear.h.
 #pragma once

@@ -1,14 +1,24 @@
 // linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy, and its gradient, without storing all
 // logits.
 //
-// Legend: R rows with a label that is not ignored, B rows of a block, C channels, V classes, K classes of a chunk.
+// Dimensions:
+//
+//     R   rows whose label is not ignored
+//     B   rows of a block
+//     C   channels
+//     V   classes
+//     K   classes of a chunk
 //
 // Both passes loop over chunks of classes, and for each chunk over blocks of rows. For each block and chunk, they run
 // the products of Linear and its gradients:
 //
-//   logits (B, K) = x (B, C) · weight (K, C)            forward: adds to the statistics of each row
-//   backward, with d (B, K) the gradient of logits, rounded to src's type:
-//   diff_weight (K, C) = d · x, added over the blocks   diff_src (B, C) = d · weight, added over the chunks in f32
+//     logits (B, K) = x (B, C) · weight (K, C)ᵀ
+//
+// The forward pass adds the logits to the statistics of each row. In the backward pass, d (B, K) is the gradient of
+// logits, rounded to src's type:
+//
+//     diff_weight (K, C) = dᵀ · x              added over the blocks
+//     diff_src (B, C) = d · weight (K, C)      added over the chunks, in f32
 //
 // Ignored rows are removed before the first product. Rows of zeros fill the last block.
 #include <algorithm>
@@ -27,12 +37,13 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 2048; // classes of a chunk: more enlarge the block of logits, fewer read src more often
-constexpr int64_t kBlock = 256;    // rows of a block: more enlarge the block of logits and waste more of the last one
+// Classes of a chunk. A larger chunk has a larger block of logits; smaller chunks read src more often.
+constexpr int64_t kClasses = 2048;
+constexpr int64_t kBlock = 256; // rows of a block; a larger block has more logits, and its last block wastes more rows
 
 // A matrix product. Its weight is reordered to the layout that the kernel needs.
 struct Product {
-  std::unique_ptr<Kernel> kernel, reorder; // reorder is null if the kernel needs a plain weight
+  std::unique_ptr<Kernel> kernel, reorder; // nullptr if the kernel needs a plain weight
   int64_t packed = 0, scratch = 0;         // offsets of the packed weight and of the scratch
 
   Product(const Request &request, Factory make, const ht_spec &src, ht_spec weight, const ht_spec &dst) {
@@ -74,7 +85,7 @@ constexpr Products kLibraryProducts = {make_library_linear, make_library_linear_
 constexpr Products kPanelProducts = {make_panel_linear, make_panel_linear_diff_weights};
 
 struct Forward final : LinearLoss {
-  std::vector<Product> products; // for a full chunk, and for the last chunk
+  std::vector<Product> products; // for a full chunk; for the last chunk, if it is smaller
   int64_t logits_at, stats_at, own_at;
 
   Forward(const Request &request, const Products &origin) : LinearLoss(request, 3, kBlock) {
@@ -160,7 +171,7 @@ struct Backward final : LinearLoss {
       scratch = regions.add(diff_weights->workspace);
     }
   };
-  std::vector<Chunk> chunks; // a full chunk, and the last chunk
+  std::vector<Chunk> chunks; // a full chunk; the last chunk, if it is smaller
   int64_t logits_at, diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
 
   Backward(const Request &request, const Products &origin) : LinearLoss(request, 5, kBlock) {
@@ -222,7 +233,7 @@ struct Backward final : LinearLoss {
           for (int64_t j = k; j < std::min(n, k + 16); j++) to[i * n + j] = from[j * channels + i];
   }
 
-  // Processes one block of rows, from row `first` on, with the n classes from `from` on.
+  // Processes one block of rows, from row `first` on, with the n classes from class `from` on.
   void one(const Args &a, const Chunk &c, void *w, void *wt, int64_t from, int64_t n, int64_t first,
            int64_t count) const {
     const TransformerTable &f = transformer();

@@ -1,13 +1,19 @@
-// loss.cc: softmax cross-entropy of logits (N, C) against labels (N), with label smoothing s and ignored labels < 0.
+// loss.cc: softmax cross-entropy of logits (N, C) against labels (N), with label smoothing s. Samples with labels < 0
+// are ignored. For a sample, k is a class, and:
 //
-//   q = (1 - s)·one_hot(label) + s/C      lse = log sum exp(logits)
-//   loss = sum_k q_k·(lse - logits_k)     diff_logits = (exp(logits - lse) - q)·scale
+//     q = (1 - s)·one_hot(label) + s/C
+//     lse = log(sum_k exp(logits_k))
+//     loss = sum_k q_k·(lse - logits_k)
+//     diff_logits = (exp(logits - lse) - q)·scale
 //
-// With m the largest logit and e = sum exp(logits - m) the loss is
-//   log(e) - (1 - s)·(logits_label - m) - s/C·sum(logits - m)
-// This form uses only differences from m, so that a common offset of the logits costs no accuracy. For a mixed sample,
-// lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label). Threads divide the samples; the loops
-// are in loss_simd.h.
+// For a mixed sample, lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label).
+//
+// The kernels compute the loss in another form, with the largest logit m and e = sum_k exp(logits_k - m):
+//
+//     loss = log(e) - (1 - s)·(logits_label - m) - s/C·sum_k (logits_k - m)
+//
+// This form uses only differences from m, so that a common offset of the logits costs no accuracy. Threads divide the
+// samples. The loops are in loss_simd.h.
 #include <cmath>
 #include <cstring>
 
@@ -47,7 +53,7 @@ struct Loss : Kernel {
   }
 
   struct Labels {
-    const int32_t *first, *second; // first and second labels; second and lambda are null if samples are not mixed
+    const int32_t *first, *second; // second and lambda are nullptr if samples are not mixed
     const float *lambda;
 
     // Returns the label with the larger weight.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLossTile = 4096; // classes whose exponentials are summed in f32; the sums of tiles are added in f64
 
-// Returns the number of elements of x[0..n) above (or equal to) limit.
+// Returns the number of elements of x[0..n) that are above limit, or, with or_equal, at least limit.
 template <bool or_equal, class T> SIMD_INLINE int64_t count_above(int64_t n, const T *x, float limit) {
   int64_t count = 0;
   const F32 l = all(limit);

@@ -1,6 +1,7 @@
-// move.cc: transpose, reshape, concat, slice, pad, broadcast and reduce. All of these except reduce copy between two
-// strided views with the same extents. reduce computes a sum, mean or maximum over some dimensions. All operands are
-// plain (row-major).
+// move.cc: transpose, reshape, concat, slice, pad, broadcast and reduce. All operands are plain (row-major).
+//
+// All of these ops except reduce copy between two strided views with the same extents. reduce computes a sum, mean or
+// maximum over some dimensions.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -28,8 +29,10 @@ Strides row_major(const ht_spec &spec) {
   return s;
 }
 
-// A copy with extents (E0, E1, …). The element with index i is copied from src + sum of i·src stride to dst + sum of
-// i·dst stride.
+// A copy with extents (E0, E1, …). The element with indices (i0, i1, …) is copied:
+//
+//     from   src_start + sum over d of i_d·src_stride[d]
+//     to     dst_start + sum over d of i_d·dst_stride[d]
 struct Copy {
   int ndim = 0; // dimensions with extents > 1, merged where strides match; the last is the inner loop
   int64_t extent[HT_MAX_DIMS], dst_stride[HT_MAX_DIMS], src_stride[HT_MAX_DIMS];
@@ -50,8 +53,8 @@ struct Copy {
       ndim = 1;
       extent[0] = dst_stride[0] = src_stride[0] = 1;
     }
-    // If src and dst have different innermost dimensions (a transpose), these two dimensions become the inner ones.
-    // They are processed in squares.
+    // If src and dst are contiguous in different dimensions (a transpose), these two dimensions become the inner ones,
+    // and are processed in squares.
     for (int d = 0; d < ndim - 1; d++) {
       if (src_stride[d] != 1 || src_stride[ndim - 1] == 1) continue;
       std::rotate(extent + d, extent + d + 1, extent + ndim - 1);
@@ -101,7 +104,7 @@ struct Copy {
 
   template <class T> void run_squares(const T *src, T *dst) const {
     constexpr int64_t kSide = 32;
-    const int down = ndim - 2, right = ndim - 1; // src is contiguous along down, dst along right
+    const int down = ndim - 2, right = ndim - 1; // src is contiguous along down, and dst along right
     const int64_t bands = (extent[down] + kSide - 1) / kSide;
     int64_t planes = 1;
     for (int d = 0; d < down; d++) planes *= extent[d];
@@ -128,7 +131,7 @@ struct Copy {
   }
 };
 
-// A kernel with one copy per input. If clears is set, dst is larger than the copied parts, and the rest becomes zero.
+// A kernel with one copy per input. If clears is true, dst is larger than the copied parts, and the rest becomes zero.
 struct Move final : Kernel {
   std::vector<Copy> copies;
   bool clears = false;
@@ -156,8 +159,8 @@ struct Move final : Kernel {
 struct Reduce final : Kernel {
   bool bf16;
   int func;
-  int64_t lines = 1, line = 1; // reduced elements of a result: number of lines, and contiguous elements per line
-  int64_t width = 1, rows = 1; // results: contiguous elements per row (adjacent in src, too), and rows
+  int64_t lines = 1, line = 1; // elements that a result combines: lines, and contiguous elements of a line
+  int64_t width = 1, rows = 1; // results: contiguous elements of a row, which are also adjacent in src; rows
   int kept = 0, folded = 0;    // number of dimensions of the rows, and of the lines
   int64_t kept_extent[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_extent[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];
 

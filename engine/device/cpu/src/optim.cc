@@ -1,11 +1,11 @@
 // optim.cc: the norm of the flat gradient, and the optimizers on the flat parameter buffer.
 //
-//   sum_squares   partial[i] = sum of x² over chunk i, in f64: its bits depend only on the chunk
-//   grad_control  {norm, scale, ok} from the partial sums
-//   moving_average  a = a + w·(x - a), in the order of op_optim.go
-//   sgd, adamw    element by element within segments, each with its own decay and rate; bits as in op_optim.go
+//     sum_squares      partial[i] = sum of x² over chunk i, in f64; its bits depend only on the chunk
+//     grad_control     computes {norm, scale, ok} from the partial sums
+//     moving_average   a = a + w·(x - a), in the order of op_optim.go
+//     sgd, adamw       update each element of a segment with the segment's decay and rate; bits as in op_optim.go
 //
-// The loops are in optim_simd.h. Elements outside all segments stay unchanged.
+// Elements outside all segments stay unchanged. The loops are in optim_simd.h.
 #include <algorithm>
 #include <cmath>
 
@@ -66,7 +66,7 @@ struct GradControl final : Kernel {
   }
 };
 
-// The common state of the optimizers: segments, and the pieces for threads.
+// The common state of the optimizers: segments, and their division into pieces for threads.
 struct Optimizer : Kernel {
   std::vector<ht_segment> segments;
   OptimFactors fixed{};
@@ -87,8 +87,8 @@ struct Optimizer : Kernel {
     }
   }
 
-  // Calls step(factors, first, count) for each piece of a segment, in parallel. The function factors sets the factors
-  // of a segment.
+  // Calls step(f, first, count) for each piece of a segment, in parallel. Before that, factors(segment, f) sets the
+  // factors f of the segment.
   template <class Factors, class Step> void each_piece(const Args &a, Factors factors, Step step) const {
     const auto *control = static_cast<const float *>(a.in[1]);
     if (control[2] == 0) return;

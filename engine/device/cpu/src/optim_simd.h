@@ -21,8 +21,8 @@ SIMD_INLINE PartD load_wide(const float *x) {
 #endif
 }
 
-// Returns the sum of x². Squares of f32 are exact in f64. The sum has 32 chains, by position modulo 32; the halves of
-// the chains are then added pairwise.
+// Returns the sum of x². Squares of f32 are exact in f64. Element i is added to chain i%32. Then the second half of the
+// chains is added to the first half, until one chain is left.
 double sum_squares(int64_t n, const float *x) {
   constexpr int kChains = 32, kWide = kPartLanes / 2, kVectors = kChains / kWide;
   PartD sum[kVectors] = {};
@@ -41,7 +41,13 @@ double sum_squares(int64_t n, const float *x) {
   return chain[0];
 }
 
-// g = grad·scale;  g = g + d·w;  m = momentum·m + g;  u = nesterov ? g + momentum·m : m;  w = w - rate·u
+// One step of SGD, for each element w of value:
+//
+//     g = grad·scale
+//     g = g + decay·w
+//     m = momentum·m + g
+//     u = nesterov ? g + momentum·m : m
+//     w = w - rate·u
 template <bool has_moment, bool nesterov>
 void sgd(int64_t n, const OptimFactors &f, float *value, const float *grad, float *moment) {
   const F32 scale = all(f.scale), decay = all(f.decay), rate = all(f.rate), momentum = all(f.momentum);
@@ -55,8 +61,13 @@ void sgd(int64_t n, const OptimFactors &f, float *value, const float *grad, floa
   });
 }
 
-// g = grad·scale;  w = w - decay·w;  m = beta1·m + rest1·g;  v = beta2·v + (rest2·g)·g
-// w = w - rate·(m / (sqrt(v)/root2 + eps))
+// One step of AdamW, for each element w of value:
+//
+//     g = grad·scale
+//     w = w - decay·w
+//     m = beta1·m + rest1·g
+//     v = beta2·v + (rest2·g)·g
+//     w = w - rate·(m / (sqrt(v)/root2 + eps))
 void adamw(int64_t n, const OptimFactors &f, float *value, const float *grad, float *first, float *second) {
   const F32 scale = all(f.scale), decay = all(f.decay), rate = all(f.rate), root2 = all(f.root2), eps = all(f.eps);
   const F32 beta1 = all(f.beta1), rest1 = all(f.rest1), beta2 = all(f.beta2), rest2 = all(f.rest2);

@@ -1,4 +1,4 @@
-// pace.cc: sleeps.
+// pace.cc: sleeps for the idle time that a stream owes.
 #include "pace.h"
 
 #include <time.h>

@@ -17,12 +17,11 @@ public:
 private:
   friend class Pace;
   std::atomic<double> factor_{1};
-  std::atomic<int64_t> worked_ns_{0}, idle_ns_{0}; // ns of launches and of idling while the factor was above 1
+  std::atomic<int64_t> worked_ns_{0}, idle_ns_{0}; // ns of launches while the factor was above 1; ns of idling
 };
 
-// The idle time that one stream owes: (factor - 1) times the time of its launches. A stream sleeps for at least a
-// millisecond at a time, because each sleep ends about 0.05 ms late. The excess time of a sleep is deducted from later
-// sleeps.
+// The idle time that one stream owes: (factor - 1) times the time of its launches. A stream sleeps only once it owes a
+// millisecond, because each sleep ends about 0.05 ms late. The excess time of a sleep is deducted from later sleeps.
 class Pace {
 public:
   explicit Pace(Slowdown &slowdown) : slowdown_(slowdown) {}

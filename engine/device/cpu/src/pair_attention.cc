@@ -1,16 +1,18 @@
 // pair_attention.cc: multi-head attention in bf16 and its gradient, on the tiles of pair_product.h.
 //
-// Legend: T positions, D channels of a head, Dp = D rounded up to a multiple of 32.
+// T is the number of positions. D is the number of channels of a head. Dp is D rounded up to a multiple of 32. A
+// product computes tiles of its result. It broadcasts the elements of one operand, and reads the other one from a panel
+// (panel_product.h):
 //
-//                tile               broadcast                     panel
-//   scores       queries x keys     queries                       keys, pairs of channels
-//   dst          queries x Dp       probabilities                 values, pairs of keys
-//   diff_q       queries x Dp       gradients of scores           keys, pairs of keys
-//   diff_k, _v   keys x Dp          gradients, probabilities,     queries, diff_dst, pairs of queries
-//                                   pairs of queries
+//     result       tile             broadcast operand                           panel
+//     scores       queries x keys   queries                                     keys, pairs of channels
+//     dst          queries x Dp     probabilities                               values, pairs of keys
+//     diff_q       queries x Dp     gradients of scores                         keys, pairs of keys
+//     diff_k       keys x Dp        gradients of scores, pairs of queries       queries, pairs of queries
+//     diff_v       keys x Dp        probabilities, pairs of queries             diff_dst, pairs of queries
 //
 // Tasks and blocks are those of attention.cc. Probabilities and gradients of scores are rounded to bf16 for the
-// products; sums are in f32.
+// products. Sums are in f32.
 #include <cstring>
 
 #include "attention.h"
@@ -21,12 +23,14 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kQueries = 256; // queries of a forward task: more save packing, fewer balance the load better
-constexpr int64_t kKeys = 192;    // keys of a backward block: whole panels, and a multiple of 64 for the dropout mask
-constexpr int64_t kRows = 64;     // queries of a backward block: its scores stay in the second-level cache
-constexpr int64_t kWide = 32;     // columns of a tile of Dp
+// Queries of a forward task. A larger value packs keys less often; a smaller value balances the load better.
+constexpr int64_t kQueries = 256;
+// Keys of a backward block: whole panels, and a multiple of 64, which is the unit of the dropout mask.
+constexpr int64_t kKeys = 192;
+constexpr int64_t kRows = 64; // queries of a backward block: its scores stay in the second-level cache
+constexpr int64_t kWide = 32; // columns of a tile of Dp
 
-// Allocates the parts of a task's memory. If the base address is null, it only counts bytes.
+// Allocates the parts of a task's memory. If the base address is nullptr, it only counts bytes.
 struct Memory {
   char *memory = nullptr;
   int64_t bytes = 0;
@@ -40,16 +44,16 @@ struct Memory {
 struct PairKernel : AttentionKernel {
   using AttentionKernel::AttentionKernel;
   const PairTable &pairs = *pair_table();
-  int64_t bytes = 0; // memory of a part
+  int64_t bytes = 0; // bytes of memory of a part
 
-  // Panels of pairs of channels: rows from … from+count-1 of k (1) or v (2) of a head.
+  // Writes panels of pairs of channels, from rows from … from+count-1 of k (1) or v (2) of a head.
   void transpose(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, uint32_t *to) const {
     for (int64_t j = 0; j < count; j += kPanel)
       pairs.transpose(source(a, which, s, h, from + j), step(which) / 2, std::min(kPanel, count - j), d / 2,
                       to + j * (d / 2));
   }
 
-  // out (rows, count) = x (rows, D), `row` elements apart, times panels.
+  // Computes out (rows, count) = x (rows, D) · panels. Rows of x are `row` elements apart.
   void score(int64_t rows, const void *x, int64_t row, const uint32_t *panels, int64_t count, float *out,
              int64_t out_row) const {
     for (int64_t j = 0; j < count; j += kPanel)
@@ -57,7 +61,7 @@ struct PairKernel : AttentionKernel {
           {d / 2, x, row / 2, 1, panels + j * (d / 2), kPanel, out + j, out_row, false});
   }
 
-  // out (rows, Dp) = coefficients · x (k pairs, Dp), or the sum of out and the product.
+  // Computes out (rows, Dp) = coefficients · x (k pairs, Dp). If `add` is true, it adds the product to out.
   void multiply(int64_t rows, int64_t k, const void *coefficients, int64_t row, int64_t step, const uint32_t *x,
                 float *out, bool add) const {
     for (int64_t j = 0; j < dp; j += kWide)
@@ -66,7 +70,9 @@ struct PairKernel : AttentionKernel {
 };
 
 struct PairAttention final : PairKernel {
-  int64_t tp, pieces; // keys rounded up to panels and to the dropout mask's unit; tasks of a head
+  // tp is the number of keys, rounded up to whole panels and to the unit of the dropout mask. pieces is the number of
+  // tasks of a head.
+  int64_t tp, pieces;
 
   explicit PairAttention(const Request &request) : PairKernel(request, 0, request.threads) {
     tp = up(t, kKeys);
@@ -135,7 +141,7 @@ struct PairAttention final : PairKernel {
 };
 
 struct PairAttentionDiff final : PairKernel {
-  int64_t sums; // keys whose gradients a task holds
+  int64_t sums; // number of keys whose gradients are in scratch memory
 
   explicit PairAttentionDiff(const Request &request) : PairKernel(request, 3, request.threads) {
     want_f32(in[2]);
@@ -152,8 +158,8 @@ struct PairAttentionDiff final : PairKernel {
     uint32_t *k_panels, *v_panels, *k;   // for a block's keys
     float *dk, *dv;                      // for a block's keys; with several heads of q, for all keys
     float *scores, *diff;                // (queries, keys) of a block
-    uint32_t *probabilities, *gradients; // the same, as pairs of queries
-    uint16_t *gradient_rows;             // the same
+    uint32_t *probabilities, *gradients; // (queries, keys) of a block, as pairs of queries
+    uint16_t *gradient_rows;             // gradients of scores, (queries, keys) of a block
     uint8_t *mask;                       // for two queries
   };
   Parts parts_of(Memory &m) const {
@@ -221,11 +227,11 @@ struct PairAttentionDiff final : PairKernel {
     clear(a, s, h, len);
   }
 
-  // The queries i … i+rows-1 and the keys from … from+count-1.
+  // Processes the pairs of queries i … i+rows-1 and keys from … from+count-1.
   void block(const Args &a, int64_t s, int64_t h, const char *dy, int64_t len, int64_t from, int64_t count, int64_t i,
              int64_t rows, const Parts &w) const {
     const auto *lse = static_cast<const float *>(a.in[2]) + (s * heads + h) * t;
-    // Returns the number of keys that the queries up to row r see.
+    // Returns the number of the block's keys that are used by the last query before row r.
     const auto seen = [&](int64_t r) {
       return std::clamp<int64_t>(keys(len, i + std::min(r, rows) - 1) - from, 0, count);
     };
@@ -246,7 +252,7 @@ struct PairAttentionDiff final : PairKernel {
         x.scores[j] = w.scores + (r + j) * kKeys;
         x.diff[j] = w.diff + (r + j) * kKeys;
         x.d_row[j] = w.gradient_rows + (r + j) * kKeys;
-        if (r + j >= rows) continue; // n is 0
+        if (r + j >= rows) continue; // n stays 0
         x.n[j] = seen(r + j + 1);
         x.lse[j] = lse[i + r + j];
         x.inner[j] = w.inner[i + r + j];

@@ -1,17 +1,27 @@
 // pair_linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy in bf16, and its gradient, on the
 // tiles of pair_product.h.
 //
-// Legend: R rows with a label that is not ignored, C channels, V classes, K classes of a chunk, d gradients of logits.
+// Dimensions:
 //
-//                              tile          broadcast        panel
-//   logits, transposed         classes x R   weight           src, pairs of channels
-//   diff_weight                classes x C   d, transposed    src, pairs of rows
-//   diff_src                   R x C         d                weight, pairs of classes
+//     R   rows whose label is not ignored
+//     C   channels
+//     V   classes
+//     K   classes of a chunk
+//
+// d is the gradient of the logits. A product computes tiles of its result. It broadcasts the elements of one operand,
+// and reads the other one from a panel (panel_product.h):
+//
+//     result               tile          broadcast operand   panel
+//     logits, transposed   classes x R   weight              src, pairs of channels
+//     diff_weight          classes x C   d, transposed       src, pairs of rows
+//     diff_src             R x C         d                   weight, pairs of classes
 //
 // Logits exist only in one tile at a time: the statistics or gradients of a tile are computed directly after its
-// logits. The gradients of a chunk are stored in the two forms that the products of the backward pass read. All chunks
-// use the same panels of src. One task computes a whole sum, or the sum is divided into a number of parts that does not
-// depend on the number of threads.
+// logits. The gradients of a chunk are stored in two forms, for the two products of the backward pass. All chunks use
+// the same panels of src.
+//
+// One task computes a whole sum, or the sum is divided into parts. The number of parts does not depend on the number of
+// threads.
 #include <cmath>
 
 #include "layout.h"
@@ -22,13 +32,14 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 1024; // classes of a chunk: its weights, gradients and panels fit into a third-level cache
-constexpr int64_t kRows = 22 * kPanel; // rows of a block, with the same limit
+// Classes of a chunk. Its weights, gradients and panels must fit into a third-level cache.
+constexpr int64_t kClasses = 1024;
+constexpr int64_t kRows = 22 * kPanel; // rows of a block; its gradients must fit into the same cache
 constexpr int64_t kSplits = 4;         // number of parts into which the classes of a chunk are divided
 
 int64_t panels(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
-// Returns the first class of part i of n classes, a multiple of kTileRows; n for i = kSplits.
+// Returns the first class of part i of n classes. It is a multiple of kTileRows, or n for i = kSplits.
 int64_t split(int64_t n, int64_t i) { return std::min(n, up(n * i / kSplits, kTileRows)); }
 
 struct PairLoss : LinearLoss {
@@ -143,7 +154,7 @@ struct PairForward final : PairLoss {
 };
 
 struct PairBackward final : PairLoss {
-  int64_t block_panels, most; // panels of rows of a block; classes of a chunk, rounded up
+  int64_t block_panels, most; // panels of rows of a block; largest number of classes of a chunk, rounded up
   int64_t lines_at, lse_at, transposed_at, gradients_at, weights_at, diff_at;
 
   explicit PairBackward(const Request &request) : PairLoss(request, 5) {
@@ -161,7 +172,7 @@ struct PairBackward final : PairLoss {
     workspace = regions.end;
   }
 
-  // Returns the channels [c*kPanel …) of the rows from panel p on, as pairs of rows.
+  // Returns the panels of channels c*kPanel … c*kPanel+kPanel-1, for the rows from panel p on, as pairs of rows.
   uint32_t *lines(char *memory, int64_t c, int64_t p) const {
     return reinterpret_cast<uint32_t *>(memory + lines_at) + (c * panels(rows) + p) * kPanel * (kPanel / 2);
   }
@@ -247,7 +258,7 @@ struct PairBackward final : PairLoss {
   }
 };
 
-// Returns whether these kernels support the request. Tiles write whole vectors of channels.
+// Returns whether these kernels support the request. Tiles write whole vectors of 16 channels.
 bool fits(const Request &request) {
   return pair_table() && request.in.size() >= 3 && request.in[0].dtype == HT_BF16 && request.in[1].dtype == HT_BF16 &&
          request.in[0].ndim == 2 && request.in[0].dims[1] % 16 == 0;

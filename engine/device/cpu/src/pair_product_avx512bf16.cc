@@ -10,8 +10,8 @@
 namespace hetero {
 namespace {
 
-// exp(x) = 2^n·exp(r), |r| <= ln(2)/2, by the series up to r^7/7!, with fused multiply-adds. The error is at most two
-// units in the last place. Infinities and NaN give the results of <math.h>.
+// Returns exp(x) = 2^n·exp(r), with |r| <= ln(2)/2. exp(r) is the series up to r^7/7!, with fused multiply-adds. The
+// error is at most two units in the last place. Infinities and NaN give the results of <math.h>.
 SIMD_INLINE F32 fast_exp(F32 x_) {
   // Both instructions return their second operand if it is NaN.
   const __m512 x = _mm512_min_ps(_mm512_set1_ps(100.0f), _mm512_max_ps(_mm512_set1_ps(-104.0f), (__m512)x_.p[0]));
@@ -66,8 +66,9 @@ void interleave(const void *src_, int64_t src_row, int64_t rows, int64_t columns
 
 // --- classifier ----------------------------------------------------------------------------------
 
-// Counts the classes that rank before each label: those with a score > own, and those with a lower number and a score
-// >= own.
+// Adds the logits of a tile to the statistics of 16 rows, from row r on. It also counts the classes that rank before
+// the label. A class ranks before the label if its logit is larger than own. It also does if its logit equals own and
+// its number is lower.
 template <bool whole> SIMD_INLINE void stats_of(const LogitTile &t, int64_t r, const float *own, LogitPanel *s) {
   const int64_t classes = whole ? kTileRows : t.classes;
   const __m512 mine = _mm512_loadu_ps(own + r);
@@ -225,7 +226,7 @@ SIMD_INLINE F32 fma(F32 a, F32 b, F32 c) {
 
 // The formulas are those of unary_value and derivative in elementwise_simd.h, and of normal in vmath.h.
 struct Gelu {
-  F32 below, density; // x·below is the value, below + x·density the derivative
+  F32 below, density; // x·below is the value; below + x·density is the derivative
 };
 
 template <bool tanh> SIMD_INLINE Gelu gelu_of(F32 x) {

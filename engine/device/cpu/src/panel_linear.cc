@@ -1,14 +1,15 @@
 // panel_linear.cc: Linear and its gradients in f32 or bf16, on plain operands.
 //
-// Legend: R rows, I inputs, O outputs. A task multiplies rows by one panel of kPanel columns:
+// R is the number of rows, I of inputs, and O of outputs. A product computes tiles of its result. It broadcasts the
+// elements of one operand, and reads the other one from a panel of kPanel columns (panel_product.h):
 //
-//                  dst (rows x columns)   broadcast     panel
-//   forward        R x O                  src           weight, units of inputs (transposed)
-//   diff_src       R x I                  diff_dst      weight, units of outputs
-//   diff_weights   O x I                  diff_dst      src, units of rows
+//     product        result   broadcast operand   panel
+//     forward        R x O    src                 weight, units of inputs (transposed)
+//     diff_src       R x I    diff_dst            weight, units of outputs
+//     diff_weights   O x I    diff_dst            src, units of rows
 //
-// A task multiplies a few panels at a time, which fit in a second-level cache, so that each row is read once for all of
-// them. Each task packs its own panels; with hundreds of rows, packing takes one percent of the time of the products.
+// A task multiplies a few panels at a time, and reads each row once for all of them. The panels fit into a second-level
+// cache. Each task packs its own panels. With hundreds of rows, packing takes one percent of the time of the products.
 // All operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three
 // products.
 #include "panel_linear.h"
@@ -23,10 +24,11 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kUnit = 4;           // bytes of a unit
-constexpr int64_t kCache = 640 * 1024; // bytes of panels: they leave room for rows in a second-level cache of 1 MiB
+constexpr int64_t kUnit = 4; // bytes of a unit
+// Bytes of panels of a task. They leave space for rows in a second-level cache of 1 MiB.
+constexpr int64_t kCache = 640 * 1024;
 
-// Returns the number of panels that a task multiplies at a time. It is so small that there are tasks for each part.
+// Returns the number of panels that a task multiplies at a time. It is so small that each part gets tasks.
 int64_t panels_at_once(int64_t units, int64_t panels, int64_t parts) {
   return std::clamp<int64_t>(kCache / (units * kPanel * kUnit), 1, std::max<int64_t>(1, panels / (2 * parts)));
 }
@@ -47,11 +49,11 @@ const PanelTable *panels_for(int32_t dtype) {
 // Computes dst (R, columns) = src (R, K) · panels. K is a whole number of units.
 struct RowsByPanels : Kernel {
   const PanelTable &loops;
-  bool transposed; // the weight is (columns, K), else (K, columns)
+  bool transposed; // true: the weight is (columns, K); false: (K, columns)
   int64_t parts, rows, sum, columns, splits, part_bytes;
   int64_t units;        // number of units in K
   int64_t wide, groups; // panels of a task; number of such groups of panels
-  bool bf16;            // type of dst: bf16, else f32
+  bool bf16;            // whether dst is bf16; otherwise it is f32
 
   RowsByPanels(const Request &r, bool forward)
       : loops(*panels_for(r.in[0].dtype)), transposed(forward), parts(r.threads) {
@@ -102,7 +104,7 @@ struct RowsByPanels : Kernel {
 };
 
 struct DiffWeights : Kernel {
-  static constexpr int64_t kSum = 1024; // units of a block: their panel fills a fifth of a second-level cache
+  static constexpr int64_t kSum = 1024; // units of a block; a panel of them fills a fifth of a second-level cache
   const PanelTable &loops;
   int64_t parts, rows, inputs, outputs, block, panels, groups, panel, group;
 
@@ -157,7 +159,7 @@ struct DiffWeights : Kernel {
                  float *to = weights + o * inputs + at;
                  const bool whole = n % 16 == 0, add = from > 0;
                  PanelTile t{units, lines + g * group, 1, kTileRows, columns + p * panel, kPanel, to, inputs, add};
-                 if (!whole) { // the tile writes whole vectors, so it must write to a buffer of sums first
+                 if (!whole) { // the tile writes whole vectors, so it writes to a buffer first
                    t.out = sums, t.out_row = kPanel, t.add = false;
                  }
                  loops.tile[height - 1][vectors(n) - 1](t);

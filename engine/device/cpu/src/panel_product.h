@@ -1,13 +1,15 @@
 // panel_product.h: matrix products in register tiles, with f32 sums, for AVX-512.
 //
-// A unit is 32 bits of the summed dimension. It is one f32, or a pair of adjacent bf16, which the instruction vdpbf16ps
-// multiplies with another pair. A tile reads one operand unit by unit, and broadcasts each unit. The other operand is a
-// panel, whose rows are vectors:
+// A unit is 32 bits of the summed dimension: one f32, or a pair of adjacent bf16, which the instruction vdpbf16ps
+// multiplies with another pair. A tile computes
 //
-//   out (rows, columns) += a(row, k) · panel(k, column)    k counts units
+//     out (rows, columns) += a (row, k) · panel (k, column)    k counts units
 //
-// A panel has kPanel columns; columns beyond those of the matrix are zero. Each sum is one chain of instructions in the
-// order of k. It does not depend on the number of rows of the tile or on the number of threads.
+// It reads `a` unit by unit, and broadcasts each unit. Row k of the panel consists of vectors. A panel has kPanel
+// columns; columns beyond those of the matrix are zero.
+//
+// Each sum is one chain of instructions in the order of k. It does not depend on the number of rows of the tile or on
+// the number of threads.
 #pragma once
 
 #include <stdint.h>
@@ -15,9 +17,9 @@
 namespace hetero {
 
 constexpr int64_t kPanel = 48;   // columns of a panel: three vectors
-constexpr int64_t kTileRows = 8; // rows of a tile: 8 x 3 vectors of sums fill 24 registers
+constexpr int64_t kTileRows = 8; // rows of a tile; 8 x 3 vectors of sums fill 24 registers
 
-// Returns the number of vectors that hold the given columns of a panel.
+// Returns the number of vectors that contain the given columns of a panel.
 inline int vectors(int64_t columns) { return int(((columns < kPanel ? columns : kPanel) + 15) / 16); }
 
 struct PanelTile {
@@ -37,15 +39,16 @@ struct PanelTable {
 
   void (*tile[kTileRows][3])(const PanelTile &); // [rows - 1][vectors of columns - 1]
 
-  // Forms units of the rows of src (rows, columns <= kPanel): unit k consists of row k, or of rows 2k and 2k+1. Column
-  // c of unit k goes to dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is kPanel or
-  // kTileRows. Missing rows and columns are zero. If sums is not null, the sums of the columns are added to it.
+  // Forms units of the rows of src (rows, columns <= kPanel). Unit k consists of row k (f32), or of rows 2k and 2k+1
+  // (bf16). Column c of unit k goes to dst[c/group*group_stride + k*group + c%group], for all kPanel columns. group is
+  // kPanel or kTileRows. Missing rows and columns become zero. If sums is not nullptr, the sums of the columns are
+  // added to it.
   void (*interleave)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t group,
                      int64_t group_stride, uint32_t *dst, float *sums);
-  // Transposes the units of src (rows <= kPanel, units); src_row is a number of units. Unit k of row r goes to
-  // dst[k*kPanel + r]. Missing rows are zero.
+  // Transposes the units of src (rows <= kPanel, units). Rows of src are src_row units apart. Unit k of row r goes to
+  // dst[k*kPanel + r]. Missing rows become zero.
   void (*transpose)(const void *src, int64_t src_row, int64_t rows, int64_t units, uint32_t *dst);
-  // Computes dst (rows, columns) = src (rows, kPanel) + bias (columns), in f32 or bf16. bias may be null.
+  // Computes dst (rows, columns) = src (rows, kPanel) + bias (columns), in f32 or bf16. bias may be nullptr.
   void (*finish[2])(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst, int64_t dst_row);
 };
 

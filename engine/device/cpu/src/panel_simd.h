@@ -1,4 +1,4 @@
-// panel_simd.h: the loops of panel_product.h, for the unit of the including file.
+// panel_simd.h: the loops of panel_product.h, for the unit that the including file defines.
 #pragma once
 
 #include "panel_product.h"

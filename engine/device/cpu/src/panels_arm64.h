@@ -1,5 +1,8 @@
-// panels_arm64.h: writes the panels of gemm_arm64.h. P is the element type of a panel, float or Bf16. S is the element
-// type of the operand. W is the panel's width.
+// panels_arm64.h: writes the panels of gemm_arm64.h. The index k of a panel is called a product. Type parameters:
+//
+//   - P: element type of a panel, float or Bf16
+//   - S: element type of the operand
+//   - W: width of the panel
 #pragma once
 
 #include <arm_neon.h>
@@ -14,7 +17,8 @@
 namespace hetero {
 namespace {
 
-template <class P> constexpr int64_t kGroup = std::is_same_v<P, float> ? 1 : 4; // adjacent products of a panel
+// Number of adjacent products of a column in a panel.
+template <class P> constexpr int64_t kGroup = std::is_same_v<P, float> ? 1 : 4;
 
 template <class P, int W> constexpr int64_t panel_index(int64_t k, int64_t i) {
   return (k / kGroup<P> * W + i) * kGroup<P> + k % kGroup<P>;
@@ -36,8 +40,8 @@ inline void convert(const float *from, uint16_t *to, int n) {
 }
 inline void convert(const Bf16 *from, uint16_t *to, int n) { std::memcpy(to, from, size_t(n) * 2); }
 
-// Writes a panel, one product after another. The function row(k, buffer) returns the W elements of product k, in place
-// or in buffer. It is called for k = 0, 1 … depth-1.
+// Writes a panel, one product after another. row(k, buffer) returns the W elements of product k, in place or in buffer.
+// It is called for k = 0, 1 … depth-1.
 template <int W, class P, class S, class Row> void pack_rows(P *panel, int64_t depth, Row row) {
   S buffer[W];
   if constexpr (std::is_same_v<P, float>) {
@@ -53,8 +57,8 @@ template <int W, class P, class S, class Row> void pack_rows(P *panel, int64_t d
   }
 }
 
-// Writes products [at, at + count) of a panel. The products of column i < valid start at from + i*stride and are
-// adjacent. All other columns are zero.
+// Writes products [at, at + count) of a panel. The products of column i are adjacent, and start at from + i*stride, for
+// i < valid. All other columns become zero.
 template <int W, class P, class S>
 void pack_columns(P *panel, int64_t at, int64_t count, int64_t valid, const S *from, int64_t stride) {
   int64_t k = 0;

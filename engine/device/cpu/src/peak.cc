@@ -52,7 +52,7 @@ void generic_read(const char *p, size_t n, void *sink) {
   std::memcpy(sink, sum, 64);
 }
 
-// The times at which each thread began and ended a pass.
+// The times at which the threads began and ended a pass.
 struct Times {
   std::vector<Clock::time_point> starts, ends;
   double seconds(size_t thread) const { return std::chrono::duration<double>(ends[thread] - starts[thread]).count(); }

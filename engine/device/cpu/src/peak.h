@@ -6,12 +6,12 @@
 
 namespace hetero {
 
-// Returns the highest rate of several passes. All passes together take about the given number of seconds. what is a
-// value of enum ht_peak and selects the rate. Throws Invalid or Unsupported.
+// Returns the highest rate of several passes, which together take about the given number of seconds. `what` is a value
+// of enum ht_peak, and selects the rate. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 
-// The inner loops for one instruction set. So that the compiler keeps the computation, each loop writes a value that
-// depends on all its results to sink (64 bytes).
+// The inner loops for one instruction set. Each loop writes a value that depends on all its results to sink (64 bytes).
+// Otherwise the compiler could remove the computation.
 struct PeakLoops {
   int64_t (*f32)(int64_t turns, void *sink);  // returns the number of executed FLOPs
   int64_t (*bf16)(int64_t turns, void *sink); // nullptr if the CPU lacks the instruction

@@ -16,8 +16,9 @@ struct alignas(64) Tiles {
 
 } // namespace
 
-// Two by two tiles of sums: each product uses one of two left operands and one of two right operands, as in a matrix
-// product. Four chains hide the latency of a product (52 cycles), because a product starts every 16 cycles.
+// Multiplies each of two left operands by each of two right operands, as in a matrix product. Each of the four products
+// adds to its own tile of sums. These four chains hide the latency of a product (52 cycles), because a product starts
+// every 16 cycles.
 int64_t amx_bf16_peak(int64_t turns, void *sink) {
   Tiles tiles;
   for (int i = 0; i < 8; i++) {

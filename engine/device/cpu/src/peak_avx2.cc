@@ -8,8 +8,8 @@ namespace hetero {
 
 namespace {
 
-// Number of independent chains: enough to hide the latency of two FMA units (5 cycles each), and few enough for 16
-// registers.
+// Number of independent chains. It is large enough to hide the latency of two FMA units (5 cycles each), and small
+// enough for 16 registers.
 constexpr int kChains = 12;
 
 int64_t f32(int64_t turns, void *sink) {

@@ -8,7 +8,7 @@ namespace hetero {
 
 namespace {
 
-// Number of independent chains: enough to hide the latency of two FMA units (4 cycles each, and more on some CPUs).
+// Number of independent chains. It hides the latency of two FMA units (4 cycles each, and more on some CPUs).
 constexpr int kChains = 16;
 
 int64_t f32(int64_t turns, void *sink) {

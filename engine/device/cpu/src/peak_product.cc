@@ -24,7 +24,7 @@ PeakLoops peak_loops() {
   return l;
 }
 
-// The operands are in the fastest formats.
+// Measures products of oneDNN, with operands in the formats that oneDNN chooses.
 double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds, int) {
 #if HT_HAVE_ONEDNN
   using namespace dnnl;

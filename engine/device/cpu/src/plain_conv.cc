@@ -1,6 +1,10 @@
 // plain_conv.cc: convolution over plain tensors, row by row.
 //
-// Legend: N samples, C channels of src, O of dst, H W and OH OW their extents, KH KW the kernel's, I = C/groups.
+// Dimensions:
+//
+//     src (N, C, H, W)            N samples, C channels
+//     weight (O, I, KH, KW)       I = C/groups
+//     dst (N, O, OH, OW)          O channels
 #include <algorithm>
 
 #include "plain.h"
@@ -27,8 +31,8 @@ struct Geometry {
   int64_t source(int d, int64_t y, int64_t k) const { return y * stride[d] - padding[d] + k * dilation[d]; }
   // Sets [*begin, *end) to the output columns in [from, to) whose source through tap k is inside src.
   void valid(int64_t k, int64_t from, int64_t to, int64_t *begin, int64_t *end) const {
-    int64_t first = padding[1] - k * dilation[1]; // source >= 0  <=>  y*stride >= first
-    int64_t last = w - 1 + first;                 // source <= w-1  <=>  y*stride <= last
+    int64_t first = padding[1] - k * dilation[1]; // source >= 0 if and only if y*stride >= first
+    int64_t last = w - 1 + first;                 // source <= w-1 if and only if y*stride <= last
     *begin = std::max(from, first <= 0 ? 0 : (first + stride[1] - 1) / stride[1]);
     *end = last < 0 ? from : std::min(to, last / stride[1] + 1);
   }
@@ -97,7 +101,7 @@ template <class T> struct DiffSrc : Kernel {
     float sum[kTile] = {};
     for (int64_t o = 0; o < g.o / g.groups; o++)
       for (int64_t kh = 0; kh < g.kh; kh++) {
-        int64_t position = y + g.padding[0] - kh * g.dilation[0]; // = stride * output row
+        int64_t position = y + g.padding[0] - kh * g.dilation[0]; // stride * output row
         if (position < 0 || position % g.stride[0] || position / g.stride[0] >= g.oh) continue;
         const T *d = image + (o * g.oh + position / g.stride[0]) * g.ow;
         for (int64_t kw = 0; kw < g.kw; kw++) {

@@ -1,10 +1,14 @@
 // plain_conv_arm64.cc: convolution over plain tensors, as matrix products of gemm_arm64.h.
 //
-// Legend: N samples, G groups; I channels of src and O of dst in a group; H W and OH OW their extents; T taps.
+// N is the number of samples. A group has I channels of src (H, W), and O channels of dst (OH, OW). A tap is an element
+// of the convolution kernel, and T is the number of taps. There is one product per group:
 //
-//   forward        dst (O, N·OH·OW)        = weight (O, I·T)        · src through the taps (I·T, N·OH·OW)
-//   diff_src       diff_src (I, pixels)    = weight (I, O·taps)     · diff_dst through the taps (O·taps, pixels)
-//   diff_weights   diff_weight (O, I·T)    = diff_dst (O, N·OH·OW)  · src through the taps (N·OH·OW, I·T)
+//     forward        dst (O, N·OH·OW)       = weight (O, I·T) · gathered src (I·T, N·OH·OW)
+//     diff_weights   diff_weight (O, I·T)   = diff_dst (O, N·OH·OW) · gathered srcᵀ (N·OH·OW, I·T)
+//     diff_src       diff_src (I, pixels)   = weight (I, O·taps) · gathered diff_dst (O·taps, pixels)
+//
+// Gathered src contains, for each channel and tap, the element that each pixel of dst reads through this tap. Outside
+// of the image, it is 0. Gathered diff_dst is the same for pixels of diff_src.
 //
 // With strides (sy, sx), the pixels of diff_src form sy·sx lattices, and each tap affects the pixels of only one
 // lattice. Each lattice has a separate product, so that no product multiplies the zeros between the pixels of diff_dst.
@@ -34,30 +38,32 @@ struct Extents {
   int64_t taps() const { return kh * kw; }
 };
 
-// A tap: its number, and the pixel that it reads relative to the pixel (y·step, x·step).
+// A tap: its number, and the pixel that it reads, relative to pixel (y·reads[0], x·reads[1]) of the input (Lattice).
 struct Offset {
   int64_t tap, y, x;
 };
 
-// The pixels of one product of forward or diff_src: a lattice of the output, and the taps that they read.
+// The output pixels of one product of forward or diff_src, and the taps through which they read the input. The pixels
+// form a lattice: every step-th pixel from `first` on.
 struct Lattice {
-  int64_t rows, columns;     // extents
+  int64_t rows, columns;     // number of pixels in y and in x
   int64_t first[2], step[2]; // pixel (y, x) is (first + step·(y, x)) of the output
   int64_t reads[2];          // pixel (y, x) reads pixel (reads·(y, x) + offset) of the input
   std::vector<Offset> taps;
 };
 
-// The columns of a panel through one tap.
+// The input elements that the columns of a panel read through one tap.
 struct Sight {
-  int64_t at[kTileColumns]; // index of the element of channel 0 of the group; -1 outside of the image
-  bool adjacent;            // whether the elements are inside and adjacent
+  int64_t at[kTileColumns]; // index of the element of the group's channel 0; -1 outside of the image
+  bool adjacent;            // whether all elements are inside of the image and adjacent
 };
 
-// One product of forward or diff_src. `from` is the input and `to` the output, with channels per group.
+// One product of forward or diff_src. `from` is the input and `to` the output. Numbers of channels are those of a
+// group.
 template <class T, class P> struct Gather final : GemmOperands {
   const Lattice &lattice;
   int64_t groups, from_channels, from_h, from_w, to_channels, to_h, to_w;
-  int64_t weight_to, weight_from, taps; // distances of channels in weight, and taps of the convolution
+  int64_t weight_to, weight_from, taps; // elements from channel to channel of weight; number of taps of the convolution
   const T *from, *weight;
   T *to;
   const float *bias;
@@ -141,7 +147,7 @@ template <class T, class P> struct Gather final : GemmOperands {
   }
 };
 
-// The lattice of forward: all pixels of dst, all taps.
+// Returns the lattice of the forward pass. It contains all pixels of dst and all taps.
 Lattice forward_lattice(const Extents &e) {
   Lattice l{e.oh, e.ow, {0, 0}, {1, 1}, {e.stride[0], e.stride[1]}, {}};
   for (int64_t y = 0; y < e.kh; y++)
@@ -150,8 +156,10 @@ Lattice forward_lattice(const Extents &e) {
   return l;
 }
 
-// The lattice of diff_src that begins at pixel (y, x). Through tap k, pixel p reads pixel (p + padding - k·dilation) /
-// stride of diff_dst, if this is an integer.
+// Returns the lattice of diff_src that begins at pixel (y, x). Through tap k, pixel p of diff_src reads this pixel of
+// diff_dst, if both coordinates are integers:
+//
+//     (p + padding - k·dilation) / stride
 Lattice diff_lattice(const Extents &e, int64_t y, int64_t x) {
   Lattice l{(e.h - y + e.stride[0] - 1) / e.stride[0],
             (e.w - x + e.stride[1] - 1) / e.stride[1],
@@ -170,7 +178,7 @@ Lattice diff_lattice(const Extents &e, int64_t y, int64_t x) {
 
 template <class T, class P> struct GatherConv final : Kernel {
   Extents e;
-  bool diff; // diff_src
+  bool diff; // whether this is diff_src; otherwise it is forward
   std::vector<Lattice> lattices;
   std::vector<Gemm> products;
 
@@ -204,7 +212,7 @@ template <class T, class P> struct GatherConv final : Kernel {
   }
 };
 
-// The product of diff_weights.
+// The product of diff_weights for one convolution.
 template <class T, class P> struct Outer final : GemmOperands {
   const Extents &e;
   const T *src, *diff_dst;
@@ -235,7 +243,8 @@ template <class T, class P> struct Outer final : GemmOperands {
     }
   }
 
-  // Writes column j of a panel: values of one channel of src, which one tap reads for pixels [k, k + depth) of dst.
+  // Writes column j of a panel: the elements of one channel of src that pixels [k, k + depth) of dst read through one
+  // tap.
   void one(int64_t group, int64_t column, bool valid, int64_t k, int64_t depth, P *panel, int64_t j) const {
     const int64_t channel = column / e.taps(), tap = column % e.taps();
     const int64_t down = tap / e.kw * e.dilation[0] - e.padding[0], right = tap % e.kw * e.dilation[1] - e.padding[1];

@@ -1,6 +1,6 @@
 // plain_linear.cc: linear layers over plain tensors.
 //
-// Legend: src (N, I), weight (O, I), dst (N, O). T is the type of src and weight, D that of dst.
+// Shapes: src (N, I), weight (O, I), dst (N, O). T is the element type of src and weight, and D is that of dst.
 #include <algorithm>
 
 #include "plain.h"

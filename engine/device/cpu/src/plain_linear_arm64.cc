@@ -1,10 +1,11 @@
 // plain_linear_arm64.cc: linear layers over plain tensors, as matrix products of gemm_arm64.h.
 //
-// Legend: src (N, I), weight (O, I), dst (N, O). T is the type of src and weight, D that of dst, P that of panels.
+// Shapes: src (N, I), weight (O, I), dst (N, O). T is the element type of src and weight, D is that of dst, and P is
+// that of panels.
 //
-//   forward        dst (N, O)         = src (N, I)          · weight, transposed (I, O)
-//   diff_src       diff_src (N, I)    = diff_dst (N, O)     · weight (O, I)
-//   diff_weights   diff_weight (O, I) = diff_dst, transposed (O, N) · src (N, I)
+//     forward        dst (N, O)           = src (N, I) · weightᵀ (I, O)
+//     diff_src       diff_src (N, I)      = diff_dst (N, O) · weight (O, I)
+//     diff_weights   diff_weight (O, I)   = diff_dstᵀ (O, N) · src (N, I)
 #include <algorithm>
 
 #include "isa_arm64.h"
@@ -16,12 +17,12 @@ namespace hetero {
 
 namespace {
 
-// An operand: element (i, k) is at data + i*row + k*product, and one of the two distances is 1.
+// An operand of a product. Element (i, k) is at data + i*row + k*product, and `row` or `product` is 1.
 template <class S> struct Matrix {
   const S *data;
   int64_t row, product;
 
-  // Packs rows [from, from + rows), as rows of a or columns of b.
+  // Packs rows [from, from + rows), which are rows of a or columns of b.
   template <int W, class P> void pack(int64_t from, int64_t rows, int64_t k, int64_t depth, P *panel) const {
     for (int64_t r = from; r < from + rows; r += W, panel += packed<P>(depth) * W) {
       const int64_t valid = std::min<int64_t>(W, from + rows - r);

@@ -1,6 +1,9 @@
-// pool.cc: max and average pooling of images (N, C, H, W) to (N, C, OH, OW), global average pooling of images to (N,
-// C), and all gradients. Each thread processes whole planes; a plane consists of up to 16 channels of one image. The
-// loops are in pool_simd.h.
+// pool.cc: pooling of images, and all gradients. The loops are in pool_simd.h.
+//
+//   - max and average pooling: (N, C, H, W) to (N, C, OH, OW)
+//   - global average pooling: (N, C, H, W) to (N, C)
+//
+// Each thread processes whole planes. A plane consists of up to 16 channels of one image.
 #include <algorithm>
 
 #include "bf16.h"
@@ -13,7 +16,7 @@
 namespace hetero {
 namespace {
 
-// The tables of one dimension (PoolAxis).
+// The tables of one dimension, y or x (PoolAxis in simd_table.h).
 struct Axis {
   int32_t in, out, kernel, stride, padding, dilation;
   std::vector<int32_t> first, last, begin, window, tap;
@@ -55,8 +58,8 @@ struct Axis {
   }
 };
 
-// The common state of the four poolings with windows. large is the image under the windows; small has one pixel per
-// window.
+// The common state of max and average pooling and of their gradients. `large` is the image that the windows read.
+// `small` has one pixel per window.
 struct Pool : Kernel {
   ht_pool2d_params p;
   bool bf16;
@@ -83,7 +86,7 @@ struct Pool : Kernel {
   bool four_bytes() const { return int64_t(p.kernel[0]) * p.kernel[1] > 255; }
   int64_t argmax_bytes() const { return small.elements() * (four_bytes() ? 4 : 1); }
 
-  // Calls f(plane, element of large, element of small) for all planes, in parallel.
+  // Calls f(plane, first element of large, first element of small) for all planes, in parallel.
   template <class F> void each_plane(F f) const {
 #pragma omp parallel for schedule(static) if (worth_threads(large.elements() * size))
     for (int64_t i = 0; i < large.n * groups; i++) {
@@ -110,7 +113,8 @@ struct MaxPool final : Pool {
       pool(plane, at(a.in[0], from * size), at(a.out[0], to * size),
            out.size() > 1 ? at(a.out[1], to * entry) : nullptr);
     });
-    if (axes[0].empty_window || axes[1].empty_window) clear_padding(out[0], a.out[0]); // padding holds -inf otherwise
+    // Clear the padding, which would otherwise contain -infinity.
+    if (axes[0].empty_window || axes[1].empty_window) clear_padding(out[0], a.out[0]);
   }
 };
 
@@ -152,7 +156,7 @@ struct AvgPoolDiff final : Pool {
 
 // --- global --------------------------------------------------------------------------------------
 
-// Global average pooling between an image (N, C, H, W) and its means (N, C), which are plain.
+// Global average pooling of an image (N, C, H, W) to its means (N, C), and its gradient. The means are plain.
 struct Global : Kernel {
   bool bf16;
   Rows rows;

@@ -1,6 +1,8 @@
-// pool_simd.h: max and average pooling of one plane: up to 16 channels of one image, one vector per pixel. src (H, W,
-// 16), dst (OH, OW, 16). Gradients are gathered: every pixel of diff_src sums the contributions of its windows, in the
-// order of the windows, and is written once.
+// pool_simd.h: max and average pooling of one plane, which consists of up to 16 channels of one image. A pixel is one
+// vector: src (H, W, 16), dst (OH, OW, 16).
+//
+// Gradients are gathered: every pixel of diff_src sums the contributions of its windows, in the order of the windows,
+// and is written once.
 #pragma once
 
 #include "rows_simd.h"
@@ -77,8 +79,8 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
-// Prefetches the pixels that the window below window (oy, ox) reads in addition. Rows are too far apart for the
-// hardware prefetcher.
+// Prefetches the pixels that the window below window (oy, ox) reads, but window (oy, ox) does not. Rows are too far
+// apart for the hardware prefetcher.
 template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
   const PoolAxis &y = p.y, &x = p.x;
   const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);
@@ -88,7 +90,7 @@ template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, 
 
 // --- max -----------------------------------------------------------------------------------------
 
-// Of equal values, the first one is the maximum. A NaN counts as larger than any number, so that it is not lost.
+// Among equal values, the first one is the maximum. A NaN counts as larger than any number, so that the result is NaN.
 template <class T, class Index> void max_pool(const PoolPlane &plane, const void *src_, void *dst_, void *argmax_) {
   const PoolPlane p = plane; // a local copy: stores of one-byte entries may alias any object, including plane
   const T *src = static_cast<const T *>(src_);
@@ -135,7 +137,7 @@ void max_pool_diff(const PoolPlane &plane, const void *diff_dst_, const void *ar
 
 // --- average -------------------------------------------------------------------------------------
 
-// Returns the divisor of a window's sum; 1 for a window that contains only padding, whose mean is 0.
+// Returns the divisor of a window's sum. If the window contains only padding, the divisor is 1, so that the mean is 0.
 SIMD_INLINE float divisor(const PoolPlane &p, bool count_padding, int oy, int ox) {
   if (count_padding) return float(p.y.kernel * p.x.kernel);
   const int taps = (p.y.last[oy] - p.y.first[oy]) * (p.x.last[ox] - p.x.first[ox]);

@@ -157,14 +157,16 @@ static void want_countable(const Request &r) {
     }
 }
 
-// The weight gradient, with the samples divided among the threads. Each thread runs its own primitive on its samples;
-// then the sums of the parts are added in order. oneDNN divides the samples in the same way, but its threads wait for
-// each other in a spinning barrier. While one thread waits for a CPU, the others waste CPU time that this thread needs.
+// The weight gradient, with the samples divided among the threads. Each thread runs its own primitive on its samples.
+// Then the sums of the parts are added in order. oneDNN divides the samples in the same way, but its threads wait for
+// each other in a spinning barrier. While one thread waits for a CPU, the other threads waste CPU time that this thread
+// needs.
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
-    int64_t first;         // index of the part's first sample
-    int64_t sums, scratch; // offsets in the workspace: sums (not for the first part), scratch of the chain
+    int64_t first; // index of the part's first sample
+    // Offsets in the workspace of the sums (not for the first part), and of the scratch memory of the chain.
+    int64_t sums, scratch;
   };
   std::vector<std::unique_ptr<Part>> parts;
   int64_t sample_bytes[2]; // bytes of one sample of src and of diff_dst
@@ -220,8 +222,8 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
   // noticeable fraction of the time.
   constexpr int64_t least = 512;
   int64_t count = std::min<int64_t>(r.threads, samples);
-  const bool tiny =
-      samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about the time to wake another
+  // Tiny work takes less than 0.1 ms on one thread, which is about the time to wake another thread.
+  const bool tiny = samples * pixels * weights < 4'000'000;
   if (tiny) count = 1;
   if (count < r.threads && !tiny) return nullptr;
   if (!tiny && samples / count * pixels < least) return nullptr;

@@ -1,4 +1,5 @@
-// product.h: common code of convolutions and linear layers: dst = src (x) weight, and the gradients of both.
+// product.h: common code of convolutions and linear layers. Both compute dst from src and weight; this file calls them
+// products. It also contains the gradients of both.
 //
 // oneDNN offers several formats for each operand. These rules determine the choice:
 //   - An image keeps its private layout, or the layout to which it is bound, if an optimised implementation accepts it.
@@ -26,7 +27,7 @@ enum class Pass { forward, diff_src, diff_weights };
 struct Product {
   Pass pass;
   ht_spec src, weight, dst;
-  bool bias;      // whether there is a bias: forward reads it, and diff_weights computes its gradient
+  bool bias;      // whether there is a bias, which forward reads, or its gradient, which diff_weights computes
   int64_t groups; // groups of a convolution; otherwise 1
 };
 

@@ -7,10 +7,11 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kTileRows = 256; // number of rows whose sum is computed in f32; these sums are then added in f64
+constexpr int64_t kTileRows = 256; // number of rows whose sum is computed in f32; the sums are then added in f64
 
-// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit. Row i begins at
-// element at + i*row_stride and has word number word + i*word_row. If not full, only the first lanes exist.
+// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit. Row i of the run
+// begins at element at + i*row_stride, and has word number word + i*word_row. If full is false, only the first `lanes`
+// lanes of a row exist.
 template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t from, int64_t to, Span span) {
   const int unit_lanes = unit + 1 == r.units ? r.last_unit_lanes : 16;
   int64_t image = from / r.rows, row = from % r.rows;
@@ -46,8 +47,8 @@ template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int6
   });
 }
 
-// Like each_row, but for interleaved units: calls row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of
-// a row, then for the next row. Memory is thus accessed in order.
+// Like each_row, for interleaved units: calls row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of a
+// row, then for the next row. Memory is thus accessed in order.
 template <class Row>
 SIMD_INLINE void each_row_of_units(const Rows &r, int64_t unit, int64_t units, int64_t from, int64_t to, Row row) {
   const bool last = unit + units == r.units && r.last_unit_lanes < 16;
@@ -64,7 +65,7 @@ struct Chains {
   SIMD_INLINE F32 total() const { return (c[0] + c[1]) + (c[2] + c[3]); }
 };
 
-// Sums lanes of the same channel, so that each of these lanes holds the channel's sum.
+// Writes the sum of a channel to all of its lanes in out.
 SIMD_INLINE void fold(int64_t unit_channels, F32 v, double *out) {
   float lanes[16];
   store(lanes, v);

@@ -7,7 +7,7 @@
 // numbers as zeros.
 //
 // All code is in unnamed namespaces and includes only C headers. If a function had external linkage, the linker could
-// use its AVX-512 version for the whole library, and the program would crash on a CPU without AVX-512.
+// use its AVX-512 version for the whole library. The program would then crash on a CPU without AVX-512.
 #pragma once
 
 #include <math.h>
@@ -108,7 +108,7 @@ SIMD_INLINE F32 float_of(I32 a) {
 
 SIMD_INLINE F32 abs(F32 a) { return float_of(bits_of(a) & all(0x7fffffff)); }
 
-// Returns a with the sign of b; a must not be negative.
+// Returns `a` with the sign of b. `a` must not be negative.
 SIMD_INLINE F32 with_sign(F32 a, F32 b) { return float_of(bits_of(a) | (bits_of(b) & all(INT32_MIN))); }
 
 SIMD_INLINE F32 sqrt(F32 a) {
@@ -126,11 +126,11 @@ SIMD_INLINE F32 sqrt(F32 a) {
 
 // --- masks ---------------------------------------------------------------------------------------
 //
-//   a > b, a >= b, a == b   for each lane, false if one is NaN
+//   a > b, a >= b, a == b   true or false for each lane; false if a or b is NaN
 //   unordered(a, b)         a or b is NaN
-//   beats(a, b)             a > b, or only a is NaN: the comparison of a maximum that keeps NaN
-//   select(m, a, b)         m ? a : b
-//   bits(m), mask_of(bits)  bit i is lane i
+//   beats(a, b)             a > b, or only a is NaN; compares for a maximum that keeps NaN
+//   select(m, a, b)         m ? a : b for each lane
+//   bits(m), mask_of(bits)  convert between a mask and bits; bit i is lane i
 
 #if SIMD_AVX512
 struct Mask {
@@ -298,7 +298,7 @@ SIMD_INLINE void store(Bf16 *a, F32 v) {
 #endif
 }
 
-// Access to the first n lanes (0 <= n <= 16). Loads set the other lanes to zero, and stores do not write them.
+// Access the first n lanes (0 <= n <= 16). A load sets the other lanes to zero, and a store does not write them.
 template <class T> SIMD_INLINE F32 load_first(const T *a, int n) {
 #if SIMD_AVX512
   const __mmask16 k = __mmask16((1u << n) - 1);
@@ -325,7 +325,7 @@ template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
 #endif
 }
 
-// Stores v without using the caches. a must be aligned to the number of bytes stored. Call stream_fence() after the
+// Stores v past the caches. The address must be aligned to the number of stored bytes. Call stream_fence() after the
 // last such store.
 template <class T> SIMD_INLINE void stream(T *a, F32 v) {
 #if SIMD_AVX512
@@ -344,7 +344,7 @@ SIMD_INLINE void stream_fence() {
 #endif
 }
 
-// Access to all lanes or to the first lanes, as a compile-time choice.
+// Access all lanes, or the first `lanes` lanes if full is false.
 template <bool full, class T> SIMD_INLINE F32 load_row(const T *a, int lanes) {
   return full ? load(a) : load_first(a, lanes);
 }

@@ -16,8 +16,8 @@ struct ElementwiseTable {
   using Binary = void (*)(int64_t n, const void *a, const void *b, void *dst);
   using Scale = void (*)(int64_t n, const void *src, float factor, void *dst);
   Unary unary[2][HT_ABS + 1];       // [bf16][ht_unary_func]
-  Binary unary_diff[2][HT_ABS + 1]; // like unary; a is diff_dst, b is src
-  Binary binary[2][HT_MIN + 1][2];  // [bf16][ht_binary_func][b is one element, broadcast]
+  Binary unary_diff[2][HT_ABS + 1]; // a is diff_dst, b is src
+  Binary binary[2][HT_MIN + 1][2];  // [bf16][ht_binary_func][whether b is one element, which is broadcast]
   Scale scale[2];
 };
 
@@ -40,17 +40,22 @@ struct OptimTable {
 
 // Loops over the logits x[0..classes) of a sample.
 struct LossTable {
-  // largest = max(x), sum_exp = sum exp(x - largest), sum = sum (x - largest). higher is the number of classes with a
-  // higher score than the class label, plus the number of lower-numbered classes with an equal score. It is 0 if label
-  // < 0.
+  // Statistics of x:
+  //
+  //     largest = max(x)
+  //     sum_exp = sum of exp(x - largest)
+  //     sum = sum of (x - largest)
+  //
+  // higher is the number of classes that rank before the class `label`: with a larger logit, or with an equal logit and
+  // a lower number. It is 0 if label < 0.
   struct Row {
     float largest;
     double sum_exp, sum;
     int64_t higher;
   };
   Row (*row[2])(int64_t classes, const void *x, int64_t label);
-  // The labels of a sample. The target probability q of a class is base. For the label it is base + hot, and for the
-  // second label base + second_hot.
+  // The labels of a sample. The target probability q is base + hot for the label, base + second_hot for the second
+  // label, and base for all other classes.
   struct Target {
     int64_t label, second; // second = label if there is one label
     float hot, second_hot, base;
@@ -59,8 +64,8 @@ struct LossTable {
   void (*diff[2])(int64_t classes, const void *x, const Target &target, float lse, float scale, void *diff);
 };
 
-// A sample to which dropout is applied. The loops process n of its elements, at positions from, from + 1 …; from is a
-// multiple of 64.
+// A sample to which dropout is applied. The loops process n of its elements, at positions from, from + 1 …, where
+// `from` is a multiple of 64.
 struct DropoutSample {
   uint64_t id;
   uint32_t key[2], stream;
@@ -75,16 +80,19 @@ struct DropoutTable {
   void (*keep)(const DropoutSample &, int64_t from, int64_t n, uint8_t *keep);
 };
 
-// Tables for one dimension of a pooling. Taps [first[o], last[o]) of window o are inside the input; its other taps are
-// in the padding. Tap k of window o is element o*stride - padding + k*dilation. Element i is read by tap[j] of
-// window[j] for all j in [begin[i], begin[i+1]), with windows in ascending order.
+// Tables for one dimension of a pooling:
+//
+//   - Tap k of window o is element o*stride - padding + k*dilation of the input.
+//   - Taps [first[o], last[o]) of window o are inside the input. Its other taps are in the padding.
+//   - For all j in [begin[i], begin[i+1]), tap[j] of window[j] reads element i. The windows are in ascending order.
 struct PoolAxis {
   int32_t in, out, kernel, stride, padding, dilation;
   const int32_t *first, *last;
   const int32_t *begin, *window, *tap;
 };
 
-// One plane of a pooling: up to 16 channels of an image. The distance between pixels of src and dst is `step` elements.
+// One plane of a pooling: up to 16 channels of an image. From one pixel to the next, there are `step` elements, in src
+// and in dst.
 struct PoolPlane {
   PoolAxis y, x;
   int64_t step;
@@ -92,10 +100,10 @@ struct PoolPlane {
 };
 
 struct PoolTable {
-  // Argmax entries are arranged like the elements of dst. An entry is the number of the tap with the maximum in its
-  // window: ky*kernel + kx. An entry has one byte for windows of at most 255 taps, else four bytes. For a window
-  // entirely in the padding, all bits of the entry are set.
-  using Max = void (*)(const PoolPlane &, const void *src, void *dst, void *argmax); // argmax may be null
+  // Entries of argmax are arranged like the elements of dst. An entry is the number of the tap with the maximum in its
+  // window: ky*kernel + kx. It has one byte if windows have at most 255 taps, else four bytes. For a window entirely in
+  // the padding, all bits of the entry are set.
+  using Max = void (*)(const PoolPlane &, const void *src, void *dst, void *argmax); // argmax may be nullptr
   using MaxDiff = void (*)(const PoolPlane &, const void *diff_dst, const void *argmax, void *diff_src);
   using Avg = void (*)(const PoolPlane &, bool count_padding, const void *from, void *to);
   Max max[2][2];          // [bf16][four bytes]

@@ -38,7 +38,7 @@ constexpr int kMostThreads = 4096;
 constexpr int64_t kWindow =
     100'000'000; // ns of regions between two calls of Crew::judge: long compared with a time slice
 constexpr int64_t kShortRegion =
-    50'000;                           // ns: shorter regions are not measured, because reading the CPU time takes 0.3 us
+    50'000;                           // ns; shorter regions are not measured, because reading the CPU time takes 0.3 us
 constexpr int64_t kNap = 100'000'000; // ns until an idle thread checks whether it is needed
 
 int64_t clock_ns(clockid_t c) {
@@ -68,9 +68,9 @@ void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
   syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
 }
 
-// Returns the number of turns for which a thread spins before it sleeps. It is determined by the environment variables
-// of GCC's OpenMP library. The default takes about 0.1 ms at 25 ns per turn (Zen 5), which is about the time to wake a
-// thread. The gaps between kernels are shorter.
+// Returns the number of turns for which a thread spins before it sleeps. The environment variables of GCC's OpenMP
+// library determine it. The default takes about 0.1 ms at 25 ns per turn (Zen 5). This is about the time to wake a
+// thread, and longer than the gaps between kernels.
 int64_t spin_turns() {
   if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
     char *end = nullptr;
@@ -99,8 +99,8 @@ thread_local std::vector<Place> outer; // position before each region that this 
 thread_local int wanted = 1;           // number of threads of the next regions
 thread_local bool together = false;
 
-// A word describes a region: its number, the number of threads that take part, and the number of its parts. The word 0
-// ends the team.
+// Describes a region: its number, the number of threads that are called to take part, and the number of its parts. The
+// word 0 ends the team.
 struct Word {
   uint64_t number;
   int called, parts;
@@ -255,8 +255,8 @@ private:
   }
   static constexpr uint64_t number_of_none() { return 1; } // not a valid word, because regions have more than one part
 
-  // Waits for a word other than seen, and returns this word. If some parts of the region have not been taken by any
-  // thread for the time of a nap, it sets needed and returns seen.
+  // Waits for a word other than seen, and returns this word. If no thread takes the remaining parts of the region
+  // during a nap, it sets needed and returns seen.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -324,8 +324,8 @@ private:
   std::atomic<int64_t> spin_{kSpin}; // turns of spinning
   std::vector<pthread_t> threads_;
 
-  // The region in progress. The caller writes these fields before word_. Threads read them only after claiming a part,
-  // because the region cannot end until this part is finished.
+  // The region in progress. The caller writes these fields before word_. Threads read them only after claiming a part.
+  // This is safe, because the region cannot end before this part is finished.
   Body body_ = nullptr;
   void *data_ = nullptr;
   bool measured_ = false;
@@ -341,7 +341,7 @@ private:
   alignas(64) std::atomic<uint64_t> word_{1};
   std::atomic<int> unclaimed_{0};             // number of unclaimed parts; may lag behind claims_
   alignas(64) std::atomic<uint32_t> left_{0}; // number of unfinished parts
-  std::atomic<bool> waiting_{false};          // the caller sleeps until left_ is 0
+  std::atomic<bool> waiting_{false};          // whether the caller sleeps until left_ is 0
   std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts, ns
   std::atomic<int64_t> longest_ns_{0};        // CPU time of the region's longest part, ns
   alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
@@ -416,8 +416,8 @@ extern "C" {
 void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
   outer.push_back(place);
   const int n = threads ? int(threads) : wanted;
-  // A nested region runs on this thread alone. So does a region that requests more threads than the team has, as only
-  // code from outside this library does.
+  // A nested region runs on this thread alone. So does a region that requests more threads than the team has, which
+  // only code outside of this library does.
   if (n == 1 || place.team || !own || n > own->size()) {
     Team *team = place.team;
     place = {};

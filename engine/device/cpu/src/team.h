@@ -1,11 +1,11 @@
 // team.h: the threads of a launch, organised such that other processes on the CPUs delay them little.
 //
-// A parallel region has a fixed number of parts, one for each thread of the team, so results depend only on the size of
-// the team. Each thread starts with its own part, and then takes any part that no thread has started. A thread that
-// waits for a CPU therefore delays a region by at most one part.
+// A parallel region has one part for each thread of the team. Results therefore depend only on the size of the team.
+// Each thread starts with its own part, and then takes any part that no thread has started. A thread that waits for a
+// CPU therefore delays a region by at most one part.
 //
-// If each thread of a team gets less than half a CPU, half as many threads may be faster, with two parts each (see
-// Crew).
+// If each thread of a team gets less than half a CPU, half as many threads may be faster. Each of them then takes two
+// parts (see Crew).
 //
 // The kernels of this library and oneDNN use the team through the interface of GCC's OpenMP library, which team.cc
 // implements. If the kernels or oneDNN were compiled for another OpenMP library, HT_OWN_TEAM is 0, and that library
@@ -21,9 +21,9 @@ namespace hetero {
 void use_team(int n);
 int most_threads(); // largest size of a team
 
-// While an object of this class exists on the calling OS thread, all threads of its team take part in each region at
-// the same time. Use it for code whose parts wait for each other without GOMP_barrier, such as some code of oneDNN.
-// Without this object, such a region also ends, but possibly only after a nap (see team.cc).
+// While an object of this class exists, all threads of the calling OS thread's team take part in each region at the
+// same time. Use it for code whose parts wait for each other without GOMP_barrier, such as some code of oneDNN. Without
+// this object, such a region also ends, but possibly only after a nap (see team.cc).
 class Together {
 public:
   explicit Together(bool wanted = true);

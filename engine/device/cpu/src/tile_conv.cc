@@ -62,20 +62,21 @@ int64_t ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
 struct TileGather : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, in_pixels, in_channels, out_pixels, out_channels, num_taps;
-  int64_t weight_next, weight_pair, weight_block; // elements
-  std::vector<TileTap> taps;                      // taps of all output pixels, in the order of pixels
-  std::vector<int64_t> first;                     // index of the first tap of each output pixel; the last is the end
-  int64_t strip, strips, bands, groups;           // samples of a strip; numbers of strips, bands, groups of outputs
+  // Elements to the next 16 outputs, to the next 32 outputs, and to the next block of inputs.
+  int64_t weight_next, weight_pair, weight_block;
+  std::vector<TileTap> taps;            // taps of all output pixels, in the order of pixels
+  std::vector<int64_t> first;           // index of the first tap of each output pixel; the last entry is the end
+  int64_t strip, strips, bands, groups; // samples of a strip; numbers of strips, bands, groups of outputs
 
   bool few_weights; // whether the weights of a task fit into the second-level cache
 
-  // A task computes some samples, pixels and outputs. If its weights fit in the second-level cache, they are read once
-  // for each pair of row tiles. Otherwise its part of the input fits in the cache, and is read once for each pair of
-  // output tiles.
+  // A task computes some samples, pixels and outputs. If its weights fit into the second-level cache, it reads them
+  // once for each pair of row tiles. Otherwise its part of the input fits into the cache, and it reads this part once
+  // for each pair of output tiles.
   void divide(int threads) {
     const int64_t sample = in_pixels * in_channels * 2;
     strip = std::max(kPair, std::min(kCache / sample, samples) / kPair * kPair);
-    strips = std::max<int64_t>(1, samples / strip); // the last strip has the rest
+    strips = std::max<int64_t>(1, samples / strip); // the last strip also has the remaining samples
     bands = std::clamp<int64_t>(ceil(std::min(strip, samples) * sample, kCache), 1, out_pixels);
     groups = std::clamp<int64_t>(ceil(4 * threads, strips * bands), 1, out_channels / kPair);
     few_weights = num_taps * in_channels * (out_channels / groups) * 2 <= kCache / 2;
@@ -132,9 +133,9 @@ struct TileGather : Kernel {
   }
 };
 
-// Computes diff_weights. Both images are packed such that samples are the innermost dimension. A step processes a chunk
-// of samples and a band of dst pixels. The parts of the images for two src tiles and two dst tiles fit into the
-// second-level cache. If there are few tiles, the steps are divided into parts, whose sums are added in order.
+// Computes diff_weights. Both images are packed, so that samples are the innermost dimension. A step processes a chunk
+// of samples and a band of dst pixels. In a step, the data of two src tiles and two dst tiles fit into the second-level
+// cache. If there are few tiles, the steps are divided into parts, whose sums are added in order.
 struct TileOuter : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, image_pixels, src_channels, dst_channels, src_pixels, dst_pixels, num_taps;

@@ -1,14 +1,17 @@
 // tile_conv.h: convolutions in bf16 on the tile registers of AMX (tile_product.h).
 //
-// The rows of the products are samples: a row of a left tile is an input pixel of one sample. Each output pixel has a
-// list of its taps, so padding takes no time, and every window is supported. In a 1x1 convolution with stride 1, all
-// pixels of all samples are rows.
+// The rows of the products are samples: a row of a left tile is an input pixel of one sample. A tap is one element of
+// the convolution kernel. Each output pixel has a list of its taps, so padding takes no time, and every window is
+// supported. In a 1x1 convolution with stride 1, all pixels of all samples are rows.
 //
-//   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o), by output pixel
-//   diff_weights        dw(tap, c, o) = sum over (src pixel, dst pixel) of the tap and n of src(n, c) · diff_dst(n, o)
+//     forward, diff_src   out(n, o) = sum over taps of the output pixel and i of in(n, tap's pixel, i) · w(tap, i, o)
+//     diff_weights        dw(tap, c, o) = sum over pixels of the tap and n of src(n, c) · diff_dst(n, o)
 //
-// Images have layout nhwc, so that a row of a tile is contiguous. The weight gradient packs both images, because its
-// sum is over the samples. The number of channels is a multiple of 32, and groups is 1.
+// n is a sample. i and c are input channels, and o is an output channel. A pixel of a tap is a pair of pixels of src
+// and dst.
+//
+// Images have layout nhwc, so that a row of a tile is contiguous. diff_weights packs both images, because it sums over
+// the samples. The number of channels is a multiple of 32, and groups is 1.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ void end() { _tile_release(); }
 
 constexpr int64_t kRowBytes = 64;
 
-// Tiles 0 to 3 are sums (row tile, column tile), 4 and 5 left, 6 and 7 right operands.
+// Tiles 0 to 3 are sums (row tile, column tile), 4 and 5 are left operands, and 6 and 7 are right operands.
 template <int RowTiles> void gather(const GatherTiles &t) {
   if (t.bias) {
     _tile_loadd(0, t.bias, 0);
@@ -113,7 +113,7 @@ const uint16_t kLowPairs[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,
                                 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
 
 struct Pairs {
-  __m512i low, high; // pairs of channels 0-15, of channels 16-31
+  __m512i low, high; // pairs of channels 0-15; pairs of channels 16-31
 };
 
 // Interleaves the channels of samples i and i + 1.

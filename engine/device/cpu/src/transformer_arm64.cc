@@ -1,5 +1,5 @@
-// transformer_arm64.cc: the loops of transformers on arm64. They are those of transformer_generic.cc, which the
-// compiler turns into NEON, but products use fused multiply-adds.
+// transformer_arm64.cc: the loops of transformers on arm64. The compiler turns the loops of transformer_generic.cc into
+// NEON instructions. This file replaces the products, which use fused multiply-adds.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace hetero {
 
 namespace {
 
-constexpr int kRows = 4; // rows of a tile: 4 x 16 sums fill 16 registers, enough to hide the latency of four FMA units
+// Rows of a tile. 4 x 16 sums fill 16 registers, which is enough to hide the latency of four FMA units.
+constexpr int kRows = 4;
 
 // Computes rows [row, row + rows) and 16 columns from `column` on.
 template <int rows> void tile(const SmallProduct &p, int row, int column) {

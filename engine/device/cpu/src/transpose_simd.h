@@ -19,7 +19,7 @@ inline __attribute__((always_inline)) void transpose_16x16(__m512i v[16]) {
   HT_UNROLL(4)
   for (int i = 0; i < 16; i += 4) {
     HT_UNROLL(2)
-    for (int j = 0; j < 2; j++) { // b[i + c] holds lane c of rows i … i+3 in each quarter
+    for (int j = 0; j < 2; j++) { // each quarter of b[i + c] contains lane c of rows i … i+3
       b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
       b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
     }

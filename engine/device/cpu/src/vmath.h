@@ -1,8 +1,7 @@
 // vmath.h: exp, tanh, the logistic function and the normal distribution, on sixteen lanes.
 //
-// Errors are a few units in the last place; for normal().below, at most this or 1e-7, whichever is larger. Infinities
-// and NaN give the results of <math.h>. Polynomials that are not series were fitted at Chebyshev nodes, to 4e-9 or
-// better.
+// Errors are a few units in the last place, or, for normal().below, 1e-7 if that is larger. Infinities and NaN give the
+// results of <math.h>. Polynomials that are not series were fitted at Chebyshev nodes, to 4e-9 or better.
 #pragma once
 
 #include "simd.h"
@@ -19,8 +18,8 @@ template <int n> SIMD_INLINE F32 polynomial(F32 x, const float (&coefficients)[n
 // Returns 2^n for an integer n in [-126, 127]. The argument is n + 1.5·2^23, an f32 whose low bits are those of n.
 SIMD_INLINE F32 power_of_two(F32 shifted) { return float_of((bits_of(shifted) << 23) + all(0x3f800000)); }
 
-// Computes exp(x) = 2^n·exp(r) with |r| <= ln(2)/2, by the series up to r^7/7!. 2^n is the product of two factors,
-// because it may exceed the range of normal f32 numbers.
+// Computes exp(x) = 2^n·exp(r) with |r| <= ln(2)/2. exp(r) is the series up to r^7/7!. 2^n is the product of two
+// factors, because it may exceed the range of normal f32 numbers.
 SIMD_INLINE F32 exp(F32 x) {
   const F32 shift = all(12582912.0f); // 1.5·2^23: adding this number rounds to an integer
   const F32 c = max(all(-104.0f), min(all(89.0f), x));
@@ -37,8 +36,12 @@ struct Distribution {
   F32 density, below;
 };
 
-// The logistic function 1/(1 + exp(-x)) is `below`. Its derivative is the density, exp(-|x|)/(1 + exp(-|x|))². This
-// formula keeps the accuracy that 1 - below would lose.
+// The logistic function and its derivative:
+//
+//     below = 1/(1 + exp(-x))
+//     density = exp(-|x|)/(1 + exp(-|x|))²
+//
+// The formula of the density keeps the accuracy that 1 - below would lose.
 SIMD_INLINE Distribution logistic(F32 x) {
   const F32 e = exp(zero() - abs(x)), whole = all(1.0f) + e;
   return {e / (whole * whole), select(x > zero(), all(1.0f), e) / whole};
@@ -52,9 +55,13 @@ SIMD_INLINE F32 tanh(F32 x) {
   return select(all(0.55f) > a, near_zero, with_sign(far, x));
 }
 
-// The standard normal distribution, with density exp(-x²/2)/sqrt(2π).
+// The standard normal distribution:
+//
+//     density = exp(-x²/2)/sqrt(2π)
 SIMD_INLINE Distribution normal(F32 x) {
-  // exp(a²)·erfc(a) = t·Q(t), t = 1/(1 + 0.4·a), for a = |x|/sqrt(2)
+  // `below` follows from erfc(a), for a = |x|/sqrt(2):
+  //
+  //     exp(a²)·erfc(a) = t·Q(t),  t = 1/(1 + 0.4·a),  Q: the polynomial q
   const float q[] = {0.2256773909f,  0.2256298489f,  0.208182038f,   0.1678652025f, 0.1352318251f,  0.04005181897f,
                      0.03110657741f, 0.04698656896f, -0.1694702135f, 0.1130018332f, -0.02426289299f};
   const F32 gauss = exp(x * x * all(-0.5f));

@@ -1,9 +1,12 @@
 // weight_reorder.h: reorders parameters to the layouts of their working copies, in each training step.
 //
-// Parameters have the layout of oneDNN's weight gradients: blocks of (16 inputs, W outputs) in f32, where W is 16 for
-// convolutions and 16 to 64 for linear layers. The forward pass needs bf16 blocks with adjacent pairs of inputs.
-// diff_src needs blocks with inputs and outputs exchanged, plain or in pairs. These kernels exist because oneDNN's
-// reorders reach only a fifth of the memory's speed.
+// Parameters have the layout of oneDNN's weight gradients: blocks of (16 inputs, W outputs) in f32. W is 16 for
+// convolutions, and 16 to 64 for linear layers. The working copies have other blocks:
+//
+//   - forward: bf16 blocks with adjacent pairs of inputs
+//   - diff_src: blocks with inputs and outputs exchanged, in f32, or in bf16 with adjacent pairs of outputs
+//
+// These kernels exist because oneDNN's reorders reach only a fifth of the memory's speed.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// Converts f32 to bf16 in the low halves of the lanes: to nearest even; a NaN stays a NaN.
+// Converts f32 to bf16, which the low halves of the lanes then contain. Rounds to nearest even; a NaN stays a NaN.
 __m512i round_to_bf16(__m512 v) {
   __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
@@ -25,8 +25,8 @@ void pairs(const float *src, void *dst, int64_t w) {
                                      round_to_bf16(_mm512_loadu_ps(src + (i + 1) * w + o))));
 }
 
-// Transposes 16 rows of 8 lanes. On entry, v[r] holds 8 lanes of row r and 8 lanes of row r + 8. On return, v[c] holds
-// lane c of all 16 rows.
+// Transposes 16 rows of 8 lanes. On entry, v[r] contains 8 lanes of row r and 8 lanes of row r + 8. On return, v[c]
+// contains lane c of all 16 rows.
 void transpose_16x8(__m512i v[8]) {
   __m512i a[8], b[8];
   for (int i = 0; i < 8; i += 2) {

@@ -1,6 +1,8 @@
-// crew_main.cc: runs a Crew with measurements from a table. The first argument is the size of the team. The second
-// argument lists the number of CPUs that 1, 2, 4 … threads get, separated by commas; semicolons separate periods of 20
-// seconds. Prints the number of active threads at the end of each period.
+// crew_main.cc: runs a Crew with measurements from a table. Prints the number of active threads at the end of each
+// period of 20 seconds. Arguments:
+//
+//   1. the size of the team
+//   2. the number of CPUs that 1, 2, 4 … threads get, separated by commas; semicolons separate the periods
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>

@@ -1,7 +1,7 @@
 /* faults.c: preloaded, it makes functions fail. HETERO_TEST_FAULT selects the fault:
  *   onednn    oneDNN's primitives fail
  *   no-locks  the file system has no locks
- *   held      another process holds every lock; naps take no time
+ *   held      another process holds every lock; nanosleep returns at once
  * Only calls of C code fail: Go calls the kernel directly. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

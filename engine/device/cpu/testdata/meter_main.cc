@@ -1,6 +1,6 @@
-// meter_main.cc: runs regions of a team of two threads, with a Meter, and after an exception in the scope of a Meter.
-// Prints whether the regions read the CPU time of their threads. The clock returns 0, so that no region is long enough
-// to be measured without a Meter.
+// meter_main.cc: runs a region of a team of two threads in two situations: within the scope of a Meter, and after an
+// exception has ended such a scope. Prints whether the region reads the CPU time of its threads. The clock returns 0,
+// so that no region is long enough to be measured without a Meter.
 #include <time.h>
 
 #include <atomic>

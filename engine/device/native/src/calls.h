@@ -12,12 +12,12 @@
 
 namespace hetero {
 
-// Checks a request, compiles it and checks the kernel, for ht_kernel_calls.compile. The function use selects the device
-// for the calling thread. Throws the exceptions of factories; their text begins with the op's name.
+// Implements ht_kernel_calls.compile: checks the request, creates the kernel, and checks the kernel. `use` selects the
+// device for the calling thread. Exceptions of factories pass through, with the name of the op before their text.
 ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                     const ht_spec *out, int32_t num_out, int threads, const std::function<void()> &use);
 
-// Describes a kernel, as ht_kernel_calls.desc.
+// Implements ht_kernel_calls.desc.
 void described(const ht_kernel *, ht_kernel_desc *);
 
 // Copies a text to the buffer room, truncated to room_bytes bytes including the final NUL.
@@ -53,8 +53,8 @@ template <class Event> void want_complete(Event &event, int64_t timeout_ns) {
   }
 }
 
-// Returns the functions on events, most of which need no device. Handle is ht_event: its member impl is an Event with
-// the functions state, announce, settle and wait. Each library passes its own create and free.
+// Returns the functions on events. Handle is ht_event; its member impl is an Event with the functions state, announce,
+// settle and wait. Each library passes its own create and free, because they need the device.
 template <class Handle, class Device>
 ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *), void (*free)(Handle *)) {
   using Event = decltype(Handle::impl);
@@ -76,7 +76,7 @@ ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *),
   return c;
 }
 
-// Returns a table with the version set and without functions.
+// Returns a table that contains the version, kind and build, but no functions.
 inline ht_api empty_table(const char *kind, const char *build) {
   ht_api api{};
   api.abi_version = HT_ABI_VERSION;

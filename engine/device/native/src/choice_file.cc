@@ -17,8 +17,9 @@
 namespace hetero {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 20; // largest size of a file: a few thousand choices
-constexpr int kLockSeconds = 120;              // limit of the wait for the lock; longer than any comparison
+// Largest file that is read, in bytes. It has space for a few thousand choices.
+constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr int kLockSeconds = 120; // limit of the wait for the lock; longer than any comparison
 const char *const kHeader = "hetero-train choices 1";
 
 // Returns the folder of the user's caches; "" if unknown.
@@ -51,7 +52,8 @@ Choices read_choices(const std::string &path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof()) return list;
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end is truncated
+  // Drop a last line without a line end: it was not written completely.
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kHeader) return list;

@@ -1,4 +1,4 @@
-// choice_file.h: choices between kernels by timing, stored on disk for all processes of one machine.
+// choice_file.h: the kernels that were fastest when they were timed, stored on disk for all processes of one machine.
 //
 // The folder <user's cache folder>/hetero-train/choices contains one file per kind of device. Users may delete the
 // files.
@@ -10,7 +10,7 @@
 namespace hetero {
 
 struct StoredChoice {
-  std::string name, times; // name of the candidate; its times, only for human readers
+  std::string name, times; // name of the fastest candidate; measured times, only for human readers
 };
 
 // Keys, names and times contain no tabs and no line ends.

@@ -5,7 +5,7 @@
 
 namespace hetero {
 
-// Returns the parameters of a HT_CONV2D* request. Throws Invalid for values that the engine's checks reject.
+// Returns the parameters of a HT_CONV2D* request. Throws Invalid if a value is out of range.
 const ht_conv2d_params &conv2d_params(const Request &r);
 
 // Throws Invalid unless src (N, C, H, W), weight (O, C/groups, KH, KW) and dst (N, O, OH, OW) match.

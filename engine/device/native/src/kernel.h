@@ -29,7 +29,7 @@ struct Args {
   void *const *in;
   void *const *out;
   void *workspace;
-  void *queue; // the queue of the launch; only on an asynchronous device
+  void *queue; // the queue on which run enqueues its work; nullptr unless the device is asynchronous
 };
 
 struct Kernel {
@@ -40,7 +40,7 @@ struct Kernel {
   virtual void run(const Args &) = 0;
 };
 
-// The input of a factory: the request of ht_api.compile. in and out may hold HT_LAYOUT_ANY.
+// The input of a factory: the request of ht_kernel_calls.compile. Specs in `in` and `out` may have HT_LAYOUT_ANY.
 struct Request {
   ht_op op;
   const void *params; // the op's parameter struct, size already checked; valid during the call only
@@ -55,9 +55,9 @@ Factory factory_of(ht_op op);
 
 } // namespace hetero
 
-// The object of the C ABI.
+// The kernel object of the C ABI.
 struct ht_kernel {
   ht_op op;
   std::unique_ptr<hetero::Kernel> impl;
-  ht_device *device = nullptr; // set by devices that need it to free the kernel
+  ht_device *device = nullptr; // only set on devices that need it to free the kernel
 };

@@ -2,8 +2,8 @@
 // libgloo-dev does not contain it. This file is last on the include path, so Gloo's own header is used if it is
 // installed.
 //
-// pair.h uses the templates in members that follow all members which hetero-train reads, and in declarations of
-// functions that hetero-train does not call.
+// pair.h uses the templates in declarations of members and functions. hetero-train reads only members that precede
+// these, and does not call these functions.
 #pragma once
 
 #include <memory>
