@@ -392,7 +392,8 @@ func (x *freeIndex) searched(s *State, class int, d *demand, typ int) float64 {
 	return 0
 }
 
-// top returns a speed in steps/s that no job of a class exceeds on free GPUs of a type. It ignores CPU cores and memory.
+// top returns a speed in steps/s that no job of a class exceeds on free GPUs of a type. It ignores CPU cores and
+// memory.
 func (x *freeIndex) top(s *State, class, typ int) float64 {
 	n := x.shapes.classes[class].gpus
 	packed, spread := x.shapes.speeds(class, typ)

@@ -8,9 +8,9 @@ import "math"
 // waits, the more running jobs yield to it.
 //
 // Usually too few GPUs yield, even if the first job of a class had the largest demand of the class. swap then tries no
-// job of the class. Otherwise it tries one job of each shape, except shapes with a larger demand than one that lacks CPU
-// cores or memory, although it waits for longer than any stop takes. Each such job takes a time proportional to the
-// number of running jobs, and one that needs several types of GPUs also the number of GPUs. If each job has another
+// job of the class. Otherwise it tries one job of each shape. It leaves out shapes with a larger demand than one that
+// waits for longer than any stop takes, and that lacks CPU cores or memory. Each such job takes a time proportional to
+// the number of running jobs, and one that needs several types of GPUs also the number of GPUs. If each job has another
 // demand, and CPU cores or memory are scarce, the time of a decision is then that of the queue times the running jobs.
 type swaps struct {
 	cheapest, dearest float64 // times to save and load a checkpoint, in s
