@@ -113,19 +113,24 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 // soonest returns the seconds until running jobs have ended so that a job fits. The result is +Inf if that is later
 // than a limit in s. It sets p.later to the state at this time, and p.free to its free GPUs.
 func (p *backfill) soonest(s *State, job int, limit float64) (begins float64) {
+	return p.wait(s, s.Workload.Jobs[job].GPUs, limit, func() bool {
+		_, ok := p.fits(&p.later, &p.laterIndex, job)
+		return ok
+	})
+}
+
+// wait is soonest for a job with n GPUs. fits reports whether it fits in p.later.
+func (p *backfill) wait(s *State, n int, limit float64, fits func() bool) (begins float64) {
 	p.ends.sync(s, &p.shapes)
 	p.coming.reset(s, &p.ends)
 	p.copyOf(s)
-	l := &p.later
 	for e, ok := p.coming.peek(); ok && !(e.left > limit); {
 		p.coming.i++
 		p.release(&s.Running[e.running])
 		next, more := p.coming.peek()
 		if !more || next.left != e.left { // else the GPUs of both are free at this time
-			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
-				if _, ok := p.fits(l, &p.laterIndex, job); ok {
-					return e.left
-				}
+			if p.countOf(&p.later, &p.laterIndex) >= n && fits() {
+				return e.left
 			}
 		}
 		e, ok = next, more

@@ -85,12 +85,11 @@ func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 // Searches counts the cases that occurred in the last search of [bounded.swap], so that a test can check that it covers
 // all of them.
 type Searches struct {
-	Spans    int // classes with demands in several spans
-	Between  int // spans whose wait exceeds some costs of a checkpoint, but not all
-	NoneFit  int // spans for which no jobs that yield have enough GPUs
-	Few      int // spans in which a demand and larger ones are refused
+	Largest  int // classes that are refused even with their largest demand
+	Single   int // classes with several demands whose jobs are tried one by one
+	Few      int // classes in which a demand and larger ones are refused
 	Larger   int // jobs that wait, refused because of a smaller demand
-	Unfit    int // tried shapes without an effect on other demands
+	Unfit    int // refused shapes without an effect on other demands
 	FewYield int // numbers of GPUs for which too few can become free
 	Whole    int // classes that are refused as a whole
 }
@@ -109,38 +108,29 @@ func (n *Searches) Searched(p Policy, s *State, turn int) int {
 		}
 	}
 	for class := range v.class {
-		if b.stays.none(class) {
+		none, r := b.stays.none(class), &b.stays.class[class]
+		if none {
 			n.Whole++
 		}
-		c := &v.class[class]
-		if c.turn != v.turn {
-			continue
+		if r.turn == b.stays.turn && r.demand != (demand{}) {
+			n.Few++
 		}
-		if len(c.list) > 1 {
-			n.Spans++
-		}
-		for i := range c.list {
-			k := &c.list[i]
-			if e := v.exceeded(k.begins); e > 0 && e < len(v.costs) {
-				n.Between++
-			}
-			switch {
-			case k.some && k.least == (demand{}):
-				n.NoneFit++
-			case k.some:
-				n.Few++
-			}
+		switch c := &v.class[class]; {
+		case c.turn != v.turn || !c.largest:
+		case none:
+			n.Largest++
+		default:
+			n.Single++
 		}
 	}
 	for _, q := range s.Queue {
 		shape := b.shapes.of[q]
-		class, d := b.shapes.class[shape], b.shapes.need(q)
-		of := v.of(class, d)
+		d, r := b.shapes.need(q), &b.stays.class[b.shapes.class[shape]]
+		by := r.turn == b.stays.turn && d.covers(r.demand) && !b.shapes.mixed[shape]
 		switch {
-		case of == nil || b.shapes.mixed[shape]:
-		case of.refuses(d) && of.least != (demand{}) && of.least != d:
+		case by && r.demand != (demand{}) && r.demand != d:
 			n.Larger++
-		case !of.refuses(d) && b.stays.own(shape):
+		case !by && b.stays.own(shape):
 			n.Unfit++
 		}
 	}
@@ -149,6 +139,6 @@ func (n *Searches) Searched(p Policy, s *State, turn int) int {
 
 // Reaches reports whether each count is at least that of another one.
 func (n *Searches) Reaches(least Searches) bool {
-	return n.Spans >= least.Spans && n.Between >= least.Between && n.NoneFit >= least.NoneFit && n.Few >= least.Few &&
-		n.Larger >= least.Larger && n.Unfit >= least.Unfit && n.FewYield >= least.FewYield && n.Whole >= least.Whole
+	return n.Largest >= least.Largest && n.Single >= least.Single && n.Few >= least.Few && n.Larger >= least.Larger &&
+		n.Unfit >= least.Unfit && n.FewYield >= least.FewYield && n.Whole >= least.Whole
 }

@@ -293,7 +293,7 @@ func TestStopsDoNotDependOnClasses(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 7))
 	found, none := 0, 0
 	var counts scheduler.Searches
-	for n := range 200 {
+	for n := range 400 {
 		setup, w := world(random)
 		if random.IntN(2) == 0 {
 			setup.Speeds.Pairs = nil
@@ -338,11 +338,11 @@ func TestStopsDoNotDependOnClasses(t *testing.T) {
 		found, none = found+p.found, none+p.none
 	}
 	t.Logf("%d searches found jobs to stop, %d found none: %+v", found, none, counts)
-	if found < 100 || none < 1000 {
-		t.Errorf("got %d searches that found jobs to stop and %d that did not, want at least 100 and 1000", found, none)
+	if found < 200 || none < 2000 {
+		t.Errorf("got %d searches that found jobs to stop and %d that did not, want at least 200 and 2000", found, none)
 	}
-	least := scheduler.Searches{Spans: 10, Between: 1000, NoneFit: 1000, Few: 400, Larger: 30, Unfit: 500,
-		FewYield: 1000, Whole: 400}
+	least := scheduler.Searches{Largest: 2000, Single: 2000, Few: 800, Larger: 140, Unfit: 2000, FewYield: 2000,
+		Whole: 2000}
 	if !counts.Reaches(least) {
 		t.Errorf("got %+v, want at least %+v", counts, least)
 	}

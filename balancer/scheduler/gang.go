@@ -76,6 +76,7 @@ func (p *gang) Name() string { return "gang" }
 func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.placer.reset(c, w, s)
 	p.ends.reset(c, w, &p.shapes)
+	p.ends.kin = p.shapes.kin()
 	p.ends.listGPUs(c)
 	p.planner.reset(c, &p.placer.index, &p.ends)
 	p.queue.reset(&p.shapes, true)
@@ -260,7 +261,8 @@ func (a candidate) better(b candidate) bool {
 	return a.typ < b.typ
 }
 
-// leaves compares the jobs of a group with the best candidate. The longer a job still runs, the more it gains.
+// leaves compares the jobs of a group with the best candidate. The longer a job still runs, the more it gains. It reads
+// further jobs only if the longest ones lack CPU cores or memory, or would have to span machines.
 func (p *gang) leaves(s *State, g *group, best *candidate) {
 	class, n := p.shapes.class[g.shape], p.shapes.sizes[g.size]
 	if !g.known {
@@ -279,12 +281,18 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 		if p.free[t.typ] < n || g.stays(s, kind, x, t.speed, best) {
 			continue
 		}
-		speed := p.placer.index.speed(s, g.shape, t.typ)
-		if !(speed > 0) {
-			continue
-		}
-		for ; ok && !g.stays(s, kind, x, speed, best); x, ok = at.get() {
+		shape, speed := -1, 0.0
+		for top := p.placer.index.top(s, class, t.typ); ok && !g.stays(s, kind, x, top, best); x, ok = at.get() {
 			at.prev()
+			if of := p.shapes.of[x.id]; of != shape {
+				shape, speed = of, p.placer.index.speed(s, of, t.typ)
+			}
+			if speed == 0 {
+				if p.shapes.classes[class].least.covers(p.shapes.need(x.id)) {
+					break
+				}
+				continue
+			}
 			i := p.ends.find(s, x.id)
 			r := &s.Running[i]
 			// A job that started at this time stays: it could move between equally good GPUs forever, without time

@@ -6,8 +6,8 @@ import (
 )
 
 // freeIndex finds free GPUs of a state in a time that hardly depends on the number of GPUs. For the demands with the
-// most jobs, it has data structures. For other demands, it searches the machines with free GPUs. The zero value is
-// ready after reset. Call sync before any other method, whenever the state may have changed.
+// most jobs, it has data structures. For other demands, it searches the machines with free GPUs, those with the most
+// first. The zero value is ready after reset. Call sync before any other method, whenever the state may have changed.
 type freeIndex struct {
 	reader
 	cluster *Cluster
@@ -21,6 +21,7 @@ type freeIndex struct {
 	moved changes  // machines on which free GPUs, CPU cores or memory have changed
 	rooms []*rooms // by demand; nil: not used yet, or not among the demands with the most jobs
 	any   *rooms   // of jobs that need neither CPU cores nor memory
+	fewer [][]int  // by number of usable GPUs: machines; buffer of spread
 }
 
 // bitset is a set of numbers.
@@ -78,6 +79,9 @@ func (x *freeIndex) reset(c *Cluster, v *shapes) {
 		}
 	}
 	x.any = x.add(demand{})
+	for _, n := range x.most {
+		x.fewer = append(x.fewer, make([][]int, max(0, n+1-len(x.fewer)))...)
+	}
 }
 
 func (x *freeIndex) add(d demand) *rooms {
@@ -312,22 +316,41 @@ func (x *freeIndex) place(s *State, job, typ int, gpus []int) (chosen []int, spe
 		return s.take(gpus, machine, typ, n), speed, true
 	}
 	if r == nil {
-		return s.Place(job, typ, gpus)
+		r = x.any
 	}
 	start := len(gpus)
-	most := len(r.size[typ]) - 1
-	for left := n; left > 0; most-- {
-		if r.size[typ][most] == 0 {
-			continue
-		}
-		for m := r.sets[typ][most].next(0); m >= 0 && left > 0; m = r.sets[typ][most].next(m + 1) {
+	gpus = x.spread(s, r, &x.shapes.demands[x.shapes.demand[shape]], typ, n, gpus)
+	slices.Sort(gpus[start:])
+	return gpus, speed, true
+}
+
+// spread appends n GPUs of a type, on several machines, for a demand. It takes machines with the most usable GPUs
+// first; ties go to the lower machine. r states at least as many usable GPUs as each machine has for this demand. There
+// must be enough.
+func (x *freeIndex) spread(s *State, r *rooms, d *demand, typ, n int, gpus []int) []int {
+	for i := range x.fewer {
+		x.fewer[i] = x.fewer[i][:0]
+	}
+	for most, left := len(r.size[typ])-1, n; left > 0; most-- {
+		set, fewer := r.sets[typ][most], x.fewer[most]
+		slices.Sort(fewer)
+		for next := set.next(0); left > 0 && (next >= 0 || len(fewer) > 0); {
+			var m int
+			if len(fewer) > 0 && (next < 0 || fewer[0] < next) {
+				m, fewer = fewer[0], fewer[1:]
+			} else {
+				m, next = next, set.next(next+1)
+				if usable := d.usableOf(s, m, most); usable < most {
+					x.fewer[usable] = append(x.fewer[usable], m)
+					continue
+				}
+			}
 			take := min(left, most, n-1) // not all on one machine
 			gpus = s.take(gpus, m, typ, take)
 			left -= take
 		}
 	}
-	slices.Sort(gpus[start:])
-	return gpus, speed, true
+	return gpus
 }
 
 // speed returns the speed of the jobs of a shape on the GPUs that [freeIndex.place] would choose, or 0 if there are
@@ -350,11 +373,33 @@ func (x *freeIndex) speed(s *State, shape, typ int) float64 {
 		}
 		return spread
 	}
-	switch one, ok := x.search(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n, packed == 0); {
+	return x.searched(s, class, &x.shapes.demands[x.shapes.demand[shape]], typ)
+}
+
+// searched is speed for any demand of jobs of a class, without data structures.
+func (x *freeIndex) searched(s *State, class int, d *demand, typ int) float64 {
+	n := x.shapes.classes[class].gpus
+	packed, spread := x.shapes.speeds(class, typ)
+	if x.free[typ] < n || packed == 0 && spread == 0 {
+		return 0
+	}
+	switch one, ok := x.search(s, d, typ, n, packed == 0); {
 	case one:
 		return packed
 	case ok:
 		return spread
 	}
 	return 0
+}
+
+// top returns a speed in steps/s that no job of a class exceeds on free GPUs of a type. It ignores CPU cores and
+// memory.
+func (x *freeIndex) top(s *State, class, typ int) float64 {
+	n := x.shapes.classes[class].gpus
+	packed, spread := x.shapes.speeds(class, typ)
+	x.update(s, x.any)
+	if x.any.fits(typ, n) {
+		return max(packed, spread)
+	}
+	return spread
 }

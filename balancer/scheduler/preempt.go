@@ -124,24 +124,8 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 	if p.job >= 0 {
 		return stopTaken
 	}
-	clear(p.yields)
-	some := false
-	p.leaving = p.leaving[:0]
-	for i := range s.Running {
-		if r := &s.Running[i]; math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && yields(r) {
-			p.leaving = append(p.leaving, i)
-			for _, g := range r.GPUs {
-				p.yields[s.Cluster.GPUs[g].Type]++
-			}
-			some = true
-		}
-	}
-	if !some {
-		return stopNone
-	}
-	p.count(s)
-	if !p.mixed(job) && !p.enough(s.Workload.Jobs[job].GPUs) {
-		return stopFewGPUs
+	if why := p.yielding(s, job, yields); why != stopSome {
+		return why
 	}
 	p.copyOf(s)
 	for _, i := range p.leaving {
@@ -165,6 +149,31 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 		return stopUnfit
 	}
 	p.job = job
+	return stopSome
+}
+
+// yielding is the part of preempt that ignores CPU cores and memory: it lists the jobs that yield in p.leaving. It
+// returns stopSome if their GPUs may suffice.
+func (p *preemptor) yielding(s *State, job int, yields func(r *Running) bool) stopping {
+	clear(p.yields)
+	some := false
+	p.leaving = p.leaving[:0]
+	for i := range s.Running {
+		if r := &s.Running[i]; math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && yields(r) {
+			p.leaving = append(p.leaving, i)
+			for _, g := range r.GPUs {
+				p.yields[s.Cluster.GPUs[g].Type]++
+			}
+			some = true
+		}
+	}
+	if !some {
+		return stopNone
+	}
+	p.count(s)
+	if !p.mixed(job) && !p.enough(s.Workload.Jobs[job].GPUs) {
+		return stopFewGPUs
+	}
 	return stopSome
 }
 

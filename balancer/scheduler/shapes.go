@@ -26,6 +26,8 @@ type class struct {
 	kind, gpus int
 	size       int    // index into shapes.sizes
 	least      demand // at most the demands of its shapes
+	most       demand // at least the demands of its shapes
+	shapes     int    // number of its shapes
 	mixed      bool   // some of its jobs do not fit on GPUs of one type
 	apart      bool   // on some type, a job runs only over several machines
 }
@@ -79,6 +81,9 @@ func (v *shapes) reset(c *Cluster, w *Workload, s Speeds) {
 			v.classes[k].mixed = v.classes[k].mixed || m
 			v.classes[k].least.cpus = min(v.classes[k].least.cpus, key.cpus)
 			v.classes[k].least.memory = min(v.classes[k].least.memory, key.memory)
+			v.classes[k].most.cpus = max(v.classes[k].most.cpus, key.cpus)
+			v.classes[k].most.memory = max(v.classes[k].most.memory, key.memory)
+			v.classes[k].shapes++
 		}
 		v.of[i] = n
 		jobs[v.demand[n]]++

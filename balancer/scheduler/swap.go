@@ -1,110 +1,50 @@
 package scheduler
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // swaps records the results of [bounded.swap] during one decision, by class of the jobs that wait. In a class, a job
-// with larger demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. The jobs of a
-// class are in the order of GPU time, so a running job that does not yield to a job does not yield to later ones
-// either. swap therefore tries few jobs of most classes. It tries one job of each shape
+// with larger demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. Its list is
+// in the order of GPU time, so running jobs that do not yield to a job do not yield to later ones. The longer a job
+// waits, the more running jobs yield to it.
 //
-//   - if CPU cores or memory are short after the stops, or the job does not fit on GPUs of one type
-//   - if a shape needs more CPU cores and less memory than another shape, so that their demands cannot be ordered
-//   - if longer jobs have smaller demands
-//
-// The time to try a job is proportional to the number of running jobs, and for a job on several types of GPUs also to
-// the number of GPUs. If all jobs have different demands, the time of a decision is proportional to the length of the
-// queue times the number of running jobs.
+// Usually too few GPUs yield, even if the first job of a class had the largest demand of the class. swap then tries no
+// job of the class. Otherwise it tries one job of each shape. It leaves out shapes with a larger demand than one that
+// waits for longer than any stop takes, and that lacks CPU cores or memory. Each such job takes a time proportional to
+// the number of running jobs, and one that needs several types of GPUs also the number of GPUs. If each job has another
+// demand, and CPU cores or memory are scarce, the time of a decision is then that of the queue times the running jobs.
 type swaps struct {
-	costs []float64 // different times to save and load a checkpoint, ascending, in s
-	turn  int       // number of the decision
-	few   []int     // by index into shapes.sizes: the turn in which too few GPUs can become free
-	class []spans
+	cheapest, dearest float64 // times to save and load a checkpoint, in s
+
+	turn  int   // number of the decision
+	few   []int // by index into shapes.sizes: the turn in which too few GPUs can become free
+	class []tries
 }
 
-// spans describes the jobs of a class.
-type spans struct {
-	turn   int // the other fields are valid in this turn
-	shapes int // for which stays has an answer of their own
-	list   []span
-}
-
-// span describes demands for which the same running jobs may yield, because the waits of these jobs exceed the same
-// costs.
-type span struct {
-	begins    float64 // s: wait of a job with one of these demands
-	low, high demand  // all demands between the two belong to this span
-	some      bool    // least is valid
-	least     demand  // jobs with this demand, or a larger one, in this span stop no job
+// tries describes the jobs of a class.
+type tries struct {
+	turn    int  // the other fields are valid in this turn
+	shapes  int  // for which stays has an answer of their own
+	largest bool // whether noneFor has an answer for the largest demand
 }
 
 func (p *bounded) resetSwap(w *Workload) {
 	v := &p.swaps
-	*v = swaps{few: make([]int, len(p.shapes.sizes)), class: make([]spans, len(p.shapes.classes))}
+	*v = swaps{few: make([]int, len(p.shapes.sizes)), class: make([]tries, len(p.shapes.classes)),
+		cheapest: math.Inf(1)}
 	for k := range w.Kinds {
-		v.costs = append(v.costs, w.Kinds[k].Save+w.Kinds[k].Load)
+		cost := w.Kinds[k].Save + w.Kinds[k].Load
+		v.cheapest, v.dearest = min(v.cheapest, cost), max(v.dearest, cost)
 	}
-	slices.Sort(v.costs)
-	v.costs = slices.Compact(v.costs)
 }
 
-// exceeded returns the number of costs that a wait exceeds.
-func (v *swaps) exceeded(begins float64) int {
-	n, _ := slices.BinarySearch(v.costs, begins)
-	return n
-}
-
-// at returns the results for a class.
-func (v *swaps) at(class int) *spans {
+// at returns what is known about a class.
+func (v *swaps) at(class int) *tries {
 	c := &v.class[class]
 	if c.turn != v.turn {
-		c.turn, c.shapes, c.list = v.turn, 0, c.list[:0]
+		*c = tries{turn: v.turn}
 	}
 	return c
 }
-
-// of returns the span of a demand, or nil if it is not known.
-func (v *swaps) of(class int, d demand) *span {
-	c := v.at(class)
-	for i := range c.list {
-		if k := &c.list[i]; k.high.covers(d) && d.covers(k.low) {
-			return k
-		}
-	}
-	return nil
-}
-
-// add returns the span of a demand whose jobs wait for begins s. Call of first.
-func (v *swaps) add(class int, d demand, begins float64) *span {
-	c, n := v.at(class), v.exceeded(begins)
-	for i := range c.list {
-		k := &c.list[i]
-		if v.exceeded(k.begins) != n {
-			continue
-		}
-		if d.covers(k.high) {
-			k.high = d
-		}
-		if k.low.covers(d) {
-			k.low = d
-		}
-		return k
-	}
-	c.list = append(c.list, span{begins: begins, low: d, high: d})
-	return &c.list[len(c.list)-1]
-}
-
-// refuse records that a job with a demand stops no job, and no later job with a larger demand does.
-func (k *span) refuse(d demand) {
-	if !k.some || k.least.covers(d) {
-		k.some, k.least = true, d
-	}
-}
-
-// refuses reports whether jobs with a demand are refused.
-func (k *span) refuses(d demand) bool { return k.some && d.covers(k.least) }
 
 // area returns the remaining GPU time of a job on its fastest type, in s.
 func (p *bounded) area(s *State, job int, steps float64) float64 {
@@ -122,7 +62,7 @@ func (p *bounded) swap(s *State) (victim int, ok bool) {
 	p.order.sync(s, func(job int) (float64, bool) {
 		return p.area(s, job, s.Remaining[job]) + float64(s.Workload.Jobs[job].GPUs)*p.load(s, job), true
 	})
-	if len(p.order.active) == 0 || len(p.swaps.costs) == 0 {
+	if len(p.order.active) == 0 {
 		return 0, false
 	}
 	most, free := p.largest(s), p.count(s)
@@ -164,11 +104,7 @@ func (p *bounded) refused(job int) bool {
 		return true
 	}
 	if _, known := p.stays.of(shape); !known {
-		d := p.shapes.need(job)
-		of := p.swaps.of(p.shapes.class[shape], d)
-		if of == nil || p.shapes.mixed[shape] || !of.refuses(d) {
-			return false
-		}
+		return false
 	}
 	p.refuseShape(shape)
 	return true
@@ -184,55 +120,82 @@ func (p *bounded) refuseShape(shape int) {
 // free is the number of free GPUs. need is the number of GPUs of all jobs that wait.
 func (p *bounded) try(s *State, job, free, need int) bool {
 	v, shape, least := &p.swaps, p.shapes.of[job], p.order.have[job].key
-	class, d, longest := p.shapes.class[shape], p.shapes.need(job), v.costs[len(v.costs)-1]
+	class := p.shapes.class[shape]
 	k := &p.shapes.classes[class]
-	single := p.shapes.mixed[shape] // the result allows no conclusion about other demands
 	if !p.suffice(s, k.gpus, free, need, least, math.Inf(1)) {
 		v.few[k.size] = v.turn
 		return false
 	}
 	p.refuseShape(shape)
-	of := v.of(class, d)
-	switch {
-	case single:
-		of = &span{begins: p.soonest(s, job, longest)}
-	case of == nil:
-		if of = v.add(class, d, p.soonest(s, job, longest)); of.refuses(d) {
+	if c := v.at(class); k.shapes > 1 && !k.mixed && !c.largest {
+		c.largest = true
+		if p.noneFor(s, job, free, need, least, p.latest(s, class)) {
+			p.stays.refuseAll(class)
 			return false
 		}
 	}
-	switch p.preemptFor(s, job, free, need, least, of.begins) {
-	case stopSome:
+	begins := p.soonest(s, job, v.dearest)
+	switch why := p.preemptFor(s, job, free, need, least, begins); {
+	case why == stopSome:
 		return true
-	case stopNone, stopFewGPUs:
-		of.refuse(demand{})
-		if of.begins > longest && !single {
-			p.stays.refuseAll(class)
-		}
-	case stopFew:
-		of.refuse(d)
-		if of.begins > longest {
-			p.stays.refuse(shape)
-		}
+	case begins <= v.dearest || p.shapes.mixed[shape]: // nothing follows for other demands
+	case why == stopNone || why == stopFewGPUs:
+		p.stays.refuseAll(class)
+	case why == stopFew:
+		p.stays.refuse(shape)
 	}
 	return false
 }
 
+// latest returns a time in s for which no job of a class waits longer: the wait with the largest demand. It is +Inf if
+// that is longer than any stop takes.
+func (p *bounded) latest(s *State, class int) (begins float64) {
+	k := &p.shapes.classes[class]
+	return p.wait(s, k.gpus, p.swaps.dearest, func() bool {
+		for t := range p.free {
+			if p.laterIndex.searched(&p.later, class, &k.most, t) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // preemptFor chooses running jobs to stop for a job that would otherwise wait for begins s.
 func (p *bounded) preemptFor(s *State, job, free, need int, least, begins float64) stopping {
-	want := s.Workload.Jobs[job].GPUs
-	if p.swaps.exceeded(begins) == 0 {
-		return stopNone
+	if why := p.mayStop(s, job, free, need, least, begins); why != stopSome {
+		return why
 	}
-	if !p.suffice(s, want, free, need, least, begins) {
+	return p.preempt(s, job, p.yieldsTo(s, job, need, least, begins))
+}
+
+// noneFor reports whether the running jobs that yield to a job have too few GPUs if the job would otherwise wait for
+// begins s. This then also holds for shorter waits.
+func (p *bounded) noneFor(s *State, job, free, need int, least, begins float64) bool {
+	return p.mayStop(s, job, free, need, least, begins) != stopSome ||
+		p.yielding(s, job, p.yieldsTo(s, job, need, least, begins)) != stopSome
+}
+
+// mayStop is the part of preemptFor that does not read all running jobs.
+func (p *bounded) mayStop(s *State, job, free, need int, least, begins float64) stopping {
+	switch {
+	case begins <= p.swaps.cheapest:
+		return stopNone
+	case !p.suffice(s, s.Workload.Jobs[job].GPUs, free, need, least, begins):
 		return stopFewGPUs
 	}
-	return p.preempt(s, job, func(r *Running) bool {
+	return stopSome
+}
+
+// yieldsTo returns whether swap may stop a running job for a job that would otherwise wait for begins s.
+func (p *bounded) yieldsTo(s *State, job, need int, least, begins float64) func(r *Running) bool {
+	want := s.Workload.Jobs[job].GPUs
+	return func(r *Running) bool {
 		n, kind := len(r.GPUs), &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
 		cost := kind.Save + kind.Load
 		return !p.isLate(r.Job) && (n <= want || need <= n) && begins > cost &&
 			p.area(s, r.Job, s.Steps(r)) > least+cost*float64(n)
-	})
+	}
 }
 
 // most returns a GPU time in s that the remaining GPU time of a running job of a group does not exceed. It is larger

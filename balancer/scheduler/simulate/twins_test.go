@@ -194,6 +194,27 @@ func TestPoliciesEqualTheirTwinsIfJobsMustSpanMachines(t *testing.T) {
 	}
 }
 
+// Jobs of one class that need different amounts of memory run in one group. If the cluster has free GPUs, but little
+// free memory, some of them can move to faster GPUs, and others cannot.
+func TestPoliciesEqualTheirTwinsIfMemoryIsScarce(t *testing.T) {
+	random := rand.New(rand.NewPCG(31, 6))
+	worlds := 20
+	if needtest.Large.On() {
+		worlds = 200
+	}
+	for n := range worlds {
+		setup, w := manyJobs(t, 16+8*random.IntN(4), 60, 0.4+0.4*random.Float64(), false)
+		for i := range w.Jobs {
+			w.Jobs[i].Kind %= 2
+			w.Jobs[i].Memory = 250 * random.Float64() * (1 << 30)
+			if scheduler.Holds(setup.Cluster, w, setup.Speeds, i) != nil {
+				w.Jobs[i].GPUs = 1
+			}
+		}
+		compareTwins(t, fmt.Sprintf("world %d", n), setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	}
+}
+
 // distinct lets jobs need different amounts of memory, at most what they needed before.
 func distinct(w *scheduler.Workload) {
 	for i := range w.Jobs {
