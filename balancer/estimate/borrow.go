@@ -43,7 +43,7 @@ func (e *posterior) fits(t *typeCurve) bool {
 		variance := t.ratioVariance(c.samples, now.samples) + shapeError*shapeError + e.cov[i][i] + e.cov[at][at] -
 			2*e.cov[i][at]
 		off := c.log - now.log - (t.log(c.samples) - was)
-		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(likelySigmas)*variance {
+		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(e.peers.likely)*variance {
 			return false
 		}
 	}

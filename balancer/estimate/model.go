@@ -54,6 +54,7 @@ func New(o Options) *Model {
 		}
 		m.ranks[r] = newPosterior(m.prior(r), sigma, limit)
 	}
+	m.setPeers()
 	return m
 }
 
@@ -82,8 +83,9 @@ func (m *Model) Start() (start []divide.Curve, known bool) {
 // attributed to a rank. The levels follow it slowly, or immediately if it is larger than usual changes.
 func (m *Model) Learn(w *Window) {
 	if w.Opening {
-		m.noise.pool(m.ranks, w.Seconds)
+		m.noise.pool(m.ranks, w.Seconds, &m.types)
 	}
+	m.types.poolNoise(m.ranks)
 	readings := m.read(w)
 	m.endDisturbances(readings)
 	common, variance, lasts := m.common.estimate(readings)

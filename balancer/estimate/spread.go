@@ -149,7 +149,7 @@ func (m *Model) Spread(kind, quantile int) Spread {
 
 // spreadsOf returns the quantiles of the posterior of tau from the levels of the ranks of one type. It sets
 // Level.Apart.
-func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread) {
+func (t *deviceTypes) spreadsOf(levels []Level, ranks []int, outlying float64) (quantiles []Spread) {
 	var logs [spreadSteps][len(varianceErrors)]float64
 	var spreads [spreadSteps]Spread
 	n, best := min(len(ranks), spreadRanks), math.Inf(-1)
@@ -168,7 +168,7 @@ func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread
 		for j, factor := range varianceErrors {
 			product := 1.0 // of a few densities, which saves logarithms
 			for i, l := range chosen {
-				apart, together := densities(away[i], factor*l.variance+spreads[k].Levels*spreads[k].Levels)
+				apart, together := densities(away[i], factor*l.variance+spreads[k].Levels*spreads[k].Levels, outlying)
 				if product *= apart + together; i%8 == 7 || i == len(chosen)-1 {
 					logs[k][j], product = logs[k][j]+math.Log(product), 1
 				}
@@ -200,7 +200,7 @@ func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread
 			l.Apart = 1
 			continue
 		}
-		apart, together := densities(away, variance)
+		apart, together := densities(away, variance, outlying)
 		l.Apart = apart / (apart + together)
 	}
 	quantiles = make([]Spread, Spreads)
@@ -221,7 +221,7 @@ func (c *Class) free(l *Level) float64 {
 }
 
 // densities returns the probability densities of a level at a distance from the mean of its class, up to a constant: of
-// a rank apart from its class, and of other ranks.
-func densities(away, variance float64) (apart, together float64) {
+// a rank apart from its class, and of other ranks. outlying is the fraction of the former.
+func densities(away, variance, outlying float64) (apart, together float64) {
 	return outlying / mostSpread, (1 - outlying) * stat.Exp(max(-away*away/(2*variance), -600)) / math.Sqrt(variance)
 }

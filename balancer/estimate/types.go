@@ -24,6 +24,7 @@ type deviceTypes struct {
 	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: no two have one type
 	curves  []*typeCurve // by group; nil: it has few ranks, or no curve
 	of      []int        // by rank: its group; -1: no other rank has its type
+	peers   []*peers     // by group; nil: it has few ranks
 	spreads [][]Spread   // by group: quantiles of the spread of its levels ([spreadsOf]); nil: few ranks
 	classes []Class
 	classOf map[[2]int]int // by group and share in use: 1 + the place in classes
@@ -222,14 +223,19 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 		if len(group) > manyRanks && c.levels == nil {
 			c.levels = make([]Level, len(posteriors))
 		}
+		outlying, apart := outlying, []float64(nil)
 		if len(ranks) > manyRanks {
 			mean, spread = robustCenter(levels, variances)
+			outlying, apart = outliers(levels, variances, mean, spread)
 		}
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is an error of the level.
 			v := min(stat.Square(fitted[r].Error/fitted[r].Seconds), variances[i])
 			away := mean - levels[i]
 			part := v / (variances[i] + max(spread, stat.Square(away/sureSigmas)))
+			if apart != nil {
+				part = v / (variances[i] + spread) * (1 - apart[i])
+			}
 			c.shrunk[r] = stat.Exp(part * away)
 			c.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			c.scale(r, c.shrunk[r])
@@ -242,7 +248,7 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 		if len(group) > manyRanks {
 			sharing := slices.DeleteFunc(ranks, func(r int) bool { return posteriors[r].borrowed == nil })
 			t.classify(g, c.levels, sharing, inUse)
-			t.spreads[g] = t.spreadsOf(c.levels, sharing)
+			t.spreads[g] = t.spreadsOf(c.levels, sharing, outlying)
 		}
 	}
 }
@@ -290,4 +296,26 @@ func robustCenter(levels, variances []float64) (mean, spread float64) {
 		weights, mean = weights+w, mean+w*level
 	}
 	return mean / weights, spread
+}
+
+// outliers returns the fraction of ranks that differ from their type by any factor, and the probability of this for
+// each rank. The fraction is learnt from all ranks (expectation maximization; the prior counts as priorRanks ranks). If
+// no rank of many clearly differs, the fraction is small, so the most extreme noise does not make a rank an outlier.
+func outliers(levels, variances []float64, mean, spread float64) (fraction float64, each []float64) {
+	const rounds = 8
+	each, odds := make([]float64, len(levels)), make([]float64, len(levels)) // with equal prior probabilities
+	for i, level := range levels {
+		apart, together := densities(level-mean, variances[i]+spread, 0.5)
+		odds[i] = apart / together
+	}
+	fraction = outlying
+	for range rounds {
+		sum, prior := 0.0, fraction/(1-fraction)
+		for i, o := range odds {
+			each[i] = prior * o / (1 + prior*o)
+			sum += each[i]
+		}
+		fraction = (priorRanks*outlying + sum) / (priorRanks + float64(len(levels)))
+	}
+	return fraction, each
 }
