@@ -13,6 +13,7 @@ import (
 // peers is what the number of ranks, and the other ranks of a large type, say about each rank.
 type peers struct {
 	likely, sure float64 // likelySigmas and sureSigmas for this number of ranks
+	extreme      float64 // standard deviations that chance alone explains; 0 for at most manyRanks
 	// mean of the logs of the noise variances of the ranks, and the variance of these logs in truth; NaN: unknown
 	noise, spread float64
 }
@@ -22,7 +23,7 @@ type peers struct {
 func newPeers(ranks int) *peers {
 	more := 2 * math.Log(max(float64(ranks)/manyRanks, 1))
 	return &peers{likely: math.Sqrt(likelySigmas*likelySigmas + more), sure: math.Sqrt(sureSigmas*sureSigmas + more),
-		noise: math.NaN()}
+		extreme: math.Sqrt(more), noise: math.NaN()}
 }
 
 // fewPeers are the peers of a rank in a small cluster.

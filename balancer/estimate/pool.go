@@ -20,6 +20,8 @@ const (
 	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
 	// curve is less exact. Larger: a decision with many ranks takes longer.
 	pooledRanks = 512
+	// levelPasses is the number of times that the curve of a type estimates the spread of the levels.
+	levelPasses = 2
 	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
 	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
 	manyShares = 256
@@ -262,45 +264,83 @@ func (m *Model) members(group []int) (ranks []int) {
 }
 
 // pool returns the shares that the ranks measured, and the logs of their times on a rank of average level, with their
-// covariance. It is the generalized least squares with one unknown for each share and one for the level of each rank.
+// covariance. It is the generalized least squares with one unknown for each share, one for the level of each rank, and
+// one for the mean of these levels.
 func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	cells = m.sharesOf(ranks)
 	slices.SortFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
-	system, right := make([]float64, n*n), make([]float64, n)
+	within := slices.Repeat([]float64{math.Inf(1)}, len(ranks))
+	for pass := 0; ; pass++ {
+		half, logs := m.poolLevels(ranks, cells, within)
+		if half == nil {
+			return nil, nil
+		}
+		if len(ranks) > manyRanks && pass < levelPasses {
+			m.levelsWithin(ranks, cells, logs, within)
+			continue
+		}
+		cov = make([][]float64, n)
+		for i := range cells {
+			cells[i].log = logs[i] + logs[n]
+			unit := make([]float64, n+1)
+			unit[i] = 1
+			cov[i] = backward(half, forward(half, unit))[:n]
+		}
+		return cells, cov
+	}
+}
+
+// poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their mean.
+// It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by the mean
+// level. The factor is nil if the computation fails numerically.
+func (m *Model) poolLevels(ranks []int, cells []cell, within []float64) (half, logs []float64) {
+	n := len(cells)
+	all := n + 1
+	half, logs = make([]float64, all*all), make([]float64, all)
 	// Before any measurement, the time is mostly proportional to the share.
 	largest := cells[n-1].samples
 	for i, c := range cells {
-		right[i] = math.Log(priorMean(c.samples/largest)) / stat.Square(unrelated)
+		logs[i] = math.Log(priorMean(c.samples/largest)) / stat.Square(unrelated)
 		for j := range n {
-			system[i*n+j] = 1 / (heightVariance * float64(n*n))
+			half[i*all+j] = 1 / (heightVariance * float64(n*n))
 		}
-		system[i*n+i] += 1 / stat.Square(unrelated)
+		half[i*all+i] += 1 / stat.Square(unrelated)
 	}
-	var lifts stat.Mean
+	half[n*all+n] = 1 / stat.Square(highestLog)
 	var g levelled
-	for _, r := range ranks {
+	for i, r := range ranks {
 		if g.of(m.ranks[r], cells) {
-			g.addTo(system, right)
+			g.addTo(half, logs, within[i])
 		}
 	}
-	if !cholesky(system, n) {
+	if !cholesky(half, all) {
 		return nil, nil
 	}
-	logs := backward(system, forward(system, right))
-	for _, r := range ranks { // the height is the mean level
+	return half, backward(half, forward(half, logs))
+}
+
+// levelsWithin estimates the variances of the levels of the ranks around their mean. The ranks of a type are nearly
+// equal, so different ranks with different shares say something about the ratio of their times, too. Without this, the
+// curve would have an error that no number of ranks reduces: a rank gets a smaller share after noise made its time long,
+// so its times alone make the smaller share appear too fast.
+func (m *Model) levelsWithin(ranks []int, cells []cell, logs, within []float64) {
+	var g levelled
+	var at []int
+	var levels, variances []float64
+	for i, r := range ranks {
 		if g.of(m.ranks[r], cells) {
-			lifts.Add(g.lift(logs))
+			at, levels, variances = append(at, i), append(levels, g.lift(logs)), append(variances, 1/g.weight)
 		}
 	}
-	cov = make([][]float64, n)
-	for i := range cells {
-		cells[i].log = logs[i] + lifts.Or(0)
-		unit := make([]float64, n)
-		unit[i] = 1
-		cov[i] = backward(system, forward(system, unit))
+	if len(levels) == 0 {
+		return
 	}
-	return cells, cov
+	mean, spread := robustCenter(levels, variances)
+	_, apart := outliers(levels, variances, mean, spread)
+	for i, at := range at {
+		within[at] = (1-apart[i])*spread + apart[i]*mostSpread*mostSpread
+	}
 }
 
 // sharesOf returns the shares that the ranks measured, with the sum of their steps. If there are more than
@@ -402,16 +442,23 @@ func (g *levelled) of(e *posterior, cells []cell) bool {
 	return true
 }
 
-// addTo adds the part of the rank to the normal equations.
-func (g *levelled) addTo(system, right []float64) {
+// addTo adds the part of the rank to the normal equations, of which the last one is that of the mean level. within is the
+// variance of the level of the rank around the mean.
+func (g *levelled) addTo(system, right []float64, within float64) {
 	n, all := len(g.at), len(right)
-	mean := dot(g.ones, g.logs) / g.weight
+	total, last := g.weight+1/within, len(right)-1
+	shared := 1 / within / total // part of the mean level in the level of the rank
+	mean := dot(g.ones, g.logs)
 	for i, a := range g.at {
-		right[a] += dot(g.inverse[i*n:i*n+n], g.logs) - g.ones[i]*mean
+		right[a] += dot(g.inverse[i*n:i*n+n], g.logs) - g.ones[i]*mean/total
 		for j, b := range g.at {
-			system[a*all+b] += g.inverse[i*n+j] - g.ones[i]*g.ones[j]/g.weight
+			system[a*all+b] += g.inverse[i*n+j] - g.ones[i]*g.ones[j]/total
 		}
+		system[last*all+a] += g.ones[i] * shared
+		system[a*all+last] += g.ones[i] * shared
 	}
+	system[last*all+last] += g.weight * shared
+	right[last] += mean * shared
 }
 
 // lift returns the log of the level of the rank on a curve.

@@ -63,7 +63,7 @@ type posterior struct {
 	own    float64     // the same by the rank's own steps alone
 	weight float64     // steps behind own
 	peers  *peers
-	jitter float64     // variance of the log of a window's mean that its steps' noise does not explain
+	jitter float64 // variance of the log of a window's mean that its steps' noise does not explain
 	// decaying sum of innovations in standard deviations: many of one sign mean that the level moves
 	drift   float64
 	trend   float64 // change of the level within the last window, log per step; 0 if noise explains it

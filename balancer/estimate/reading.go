@@ -268,8 +268,8 @@ func (e *posterior) doubtStart(m *reading, windows int) {
 	case windows == 0:
 		m.variance += stat.Square(startError)
 	case windows == 1 && m.samples > 0 && len(e.cells) == 1:
-		expected, _ := e.expect(m.samples)
-		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
+		expected, doubt := e.expect(m.samples)
+		if faster := expected - m.log - e.peers.extreme*math.Sqrt(doubt+m.variance); faster > startDropped && m.samples != e.cells[0].samples {
 			e.cells, e.cov = e.cells[:0], e.cov[:0]
 			if e.borrowed != nil { // its level on this curve was that of the first step
 				e.shape, e.borrowed, e.lift, e.liftVariance = nil, nil, 0, 0
