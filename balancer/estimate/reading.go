@@ -269,13 +269,17 @@ func (e *posterior) doubtStart(m *reading, windows int) {
 		m.variance += stat.Square(startError)
 	case windows == 1 && m.samples > 0 && len(e.cells) == 1:
 		expected, doubt := e.expect(m.samples)
-		if faster := expected - m.log - e.peers.extreme*math.Sqrt(doubt+m.variance); faster > startDropped && m.samples != e.cells[0].samples {
+		faster := expected - m.log
+		if faster <= e.peers.extreme*math.Sqrt(doubt+m.variance) { // the first step was not certainly longer
+			return
+		}
+		if faster > startDropped && m.samples != e.cells[0].samples {
 			e.cells, e.cov = e.cells[:0], e.cov[:0]
 			if e.borrowed != nil { // its level on this curve was that of the first step
 				e.shape, e.borrowed, e.lift, e.liftVariance = nil, nil, 0, 0
 			}
 		} else {
-			e.cov[0][0] += stat.Square(likelySigmas * max(faster, 0))
+			e.cov[0][0] += stat.Square(likelySigmas * faster)
 		}
 	}
 }

@@ -299,7 +299,7 @@ func robustCenter(levels, variances []float64) (mean, spread float64) {
 }
 
 // outliers returns the fraction of ranks that differ from their type by any factor, and the probability of this for
-// each rank. The fraction is learnt from all ranks (expectation maximization; the prior counts as priorRanks ranks). If
+// each rank. The fraction is learnt from all ranks (expectation maximization; the prior counts as one rank). If
 // no rank of many clearly differs, the fraction is small, so the most extreme noise does not make a rank an outlier.
 func outliers(levels, variances []float64, mean, spread float64) (fraction float64, each []float64) {
 	const rounds = 8
@@ -315,7 +315,7 @@ func outliers(levels, variances []float64, mean, spread float64) (fraction float
 			each[i] = prior * o / (1 + prior*o)
 			sum += each[i]
 		}
-		fraction = (priorRanks*outlying + sum) / (priorRanks + float64(len(levels)))
+		fraction = (outlying + sum) / (1 + float64(len(levels)))
 	}
 	return fraction, each
 }
