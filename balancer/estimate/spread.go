@@ -103,7 +103,9 @@ func (t *deviceTypes) classify(group int, levels []Level, ranks, shares []int) {
 	for i := range t.classes[first:] {
 		c := &t.classes[first+i]
 		c.mean, c.variance, c.bend = c.mean/c.variance, c.ranks/c.variance, c.bend/c.ranks+windowNoise*windowNoise
-		if c.mean*c.mean > sureSigmas*sureSigmas*(c.bend+c.variance/c.ranks) {
+		// Shares follow levels, so a class can consist of the ranks with the most extreme noise.
+		chosen := math.Sqrt(2 * math.Log(float64(len(ranks))/c.ranks) * c.variance)
+		if math.Abs(c.mean) > chosen+sureSigmas*math.Sqrt(c.bend+c.variance/c.ranks) {
 			c.bend = math.Inf(1)
 		}
 	}
