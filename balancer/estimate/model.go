@@ -209,6 +209,7 @@ func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted
 // Limits that keep a decision with many ranks fast. Larger values change the shares little.
 const (
 	manyRanks  = 64 // with more ranks, each curve is fitted only once in drawnEvery windows
+	largeType = 16
 	drawnEvery = 8  // windows
 )
 

@@ -37,7 +37,7 @@ func (m *Model) setPeers() {
 	}
 	m.types.peers = make([]*peers, len(m.types.groups))
 	for g, group := range m.types.groups {
-		if len(group) <= manyRanks {
+		if len(group) <= largeType {
 			continue
 		}
 		p := newPeers(len(m.ranks))

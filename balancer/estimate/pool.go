@@ -200,7 +200,7 @@ func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious *divide.Po
 // poolCurves fits the curve of each type with many ranks.
 func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 	for i, group := range m.types.groups {
-		if len(group) <= manyRanks {
+		if len(group) <= largeType {
 			continue
 		}
 		t := new(typeCurve)
@@ -276,7 +276,7 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 		if half == nil {
 			return nil, nil
 		}
-		if len(ranks) > manyRanks && pass < levelPasses {
+		if len(ranks) > largeType && pass < levelPasses {
 			m.levelsWithin(ranks, cells, logs, within)
 			continue
 		}

@@ -220,11 +220,11 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			variances[i] = posteriors[r].levelVariance(at)
 		}
 		mean, spread := center(levels, variances)
-		if len(group) > manyRanks && c.levels == nil {
+		if len(group) > largeType && c.levels == nil {
 			c.levels = make([]Level, len(posteriors))
 		}
 		outlying, apart := outlying, []float64(nil)
-		if len(ranks) > manyRanks {
+		if len(ranks) > largeType {
 			mean, spread = robustCenter(levels, variances)
 			outlying, apart = outliers(levels, variances, mean, spread)
 		}
@@ -240,12 +240,12 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			c.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			c.scale(r, c.shrunk[r])
 			fitted[r].Seconds *= c.shrunk[r]
-			if len(group) > manyRanks {
+			if len(group) > largeType {
 				c.levels[r] = Level{away: -away, moved: (part - 1) * away, variance: max(v, leastVariance),
 					bend: variances[i] - v}
 			}
 		}
-		if len(group) > manyRanks {
+		if len(group) > largeType {
 			sharing := slices.DeleteFunc(ranks, func(r int) bool { return posteriors[r].borrowed == nil })
 			t.classify(g, c.levels, sharing, inUse)
 			t.spreads[g] = t.spreadsOf(c.levels, sharing, outlying)
