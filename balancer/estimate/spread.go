@@ -61,6 +61,10 @@ type Class struct {
 	bend float64
 }
 
+// Shape returns the fraction of shapeError by which the shapes of the curves differ. Devices whose levels are equal run
+// in the same way, so their shapes are equal, too.
+func (s Spread) Shape() float64 { return min(s.Levels/shapeError, 1) }
+
 // Center returns the mean and the standard deviation of the mean of the true levels of a class, given the spread of
 // its type.
 func (c *Class) Center(s Spread) (mean, sigma float64) {

@@ -2,7 +2,6 @@ package hybrid
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -120,13 +119,9 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 				p.nextClass = a.model.ClassWith(r, next)
 			}
 		}
-		unsure := a.model.Unsure(r)
-		if p.level.Class == 0 {
+		if p.level.Class == 0 { // otherwise the level replaces nowError, and the shape has not moved towards the type
+			unsure := a.model.Unsure(r)
 			p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure
-		} else { // the error of the common curve does not depend on the level, which replaces nowError
-			more := max(p.bestError*p.bestError-p.nowError*p.nowError, 0)
-			common := min(p.shared*p.shared, more)
-			p.bestError = math.Sqrt(p.nowError*p.nowError + common + unsure*unsure*(more-common))
 		}
 		ranks[r] = p
 	}

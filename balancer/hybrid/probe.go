@@ -144,7 +144,6 @@ func (p *prober) cost(slower float64) float64 {
 func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, rank int) {
 	batch.Limits, batch.Least = batch.Capacities(len(inUse)), slices.Clone(batch.Least)
 	curves := p.model.Mean()
-	others := slices.Clone(curves) // without the times of these ranks
 	rank = -1
 	longest := 0.0 // time of these ranks, s
 	for r, n := range inUse {
@@ -153,7 +152,7 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 		}
 		if share := p.model.AskAgain(r, best[r]); share > 0 && share <= batch.Limits[r] {
 			batch.Limits[r], batch.Least[r] = share, share
-			rank, longest, others[r] = r, max(longest, curves[r].At(float64(share))), timeless
+			rank, longest = r, max(longest, curves[r].At(float64(share)))
 		}
 	}
 	if rank < 0 {
@@ -165,7 +164,7 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 	if batch.Unit <= 1 && longest > now*(1+probeCost) {
 		return nil, -1
 	}
-	if next = p.fastest(batch, others, inUse); next == nil {
+	if next = p.fastest(batch, curves, inUse); next == nil {
 		return nil, -1
 	}
 	if then, _ := divide.SlowestScaled(curves, next); then > now*(1+probeCost) {
@@ -174,6 +173,3 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 	p.running = true
 	return next, rank
 }
-
-// timeless is the curve of a rank whose share does not count in the choice of the other shares.
-var timeless = divide.Scaled{Points: divide.NewPoints(divide.Curve{{Samples: 1, Seconds: 0}}, true)}
