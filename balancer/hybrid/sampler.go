@@ -67,7 +67,7 @@ type errors struct {
 type weights struct {
 	part, sigma float64 // of a rank of its class
 	apart       float64 // sigma of a rank that is apart from its class
-	shape       float64 // fraction of errors.own, for a rank of its class
+	shape       float64 // fraction of errors.own, of a rank of its class
 }
 
 const rarely = 0.001 // saves most draws of whether a rank is apart from its class
@@ -221,9 +221,9 @@ func (s *sampler) exactly(p *prospect, e *errors, known []weights) float64 {
 // weigh writes what a level is with each spread of its type.
 func (s *sampler) weigh(l *estimate.Level, kind int, out []weights) {
 	for k, spread := range s.values[kind] {
+		out[k].shape = spread.Shape()
 		if !(l.Apart > 1-rarely) {
 			out[k].part, out[k].sigma = l.Posterior(spread, false)
-			out[k].shape = spread.Shape()
 		}
 		if l.Apart > rarely {
 			_, out[k].apart = l.Posterior(spread, true)
