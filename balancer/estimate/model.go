@@ -206,10 +206,14 @@ func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted
 	return true
 }
 
+// largeType is the number of ranks above which the ranks of a type share one curve, and differ from their type only if
+// the number of ranks does not explain their times. Smaller: ranks that differ are found later. Larger: noise makes one
+// of the ranks of a type appear slow or fast, and intervals are too narrow.
+const largeType = 16
+
 // Limits that keep a decision with many ranks fast. Larger values change the shares little.
 const (
 	manyRanks  = 64 // with more ranks, each curve is fitted only once in drawnEvery windows
-	largeType = 16
 	drawnEvery = 8  // windows
 )
 

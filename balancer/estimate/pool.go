@@ -10,8 +10,8 @@ import (
 )
 
 // Ranks of one type run the same kernels, so with many of them, one curve serves all. This curve passes through the
-// measured shares of all ranks of the type. Each rank contributes only the ratios of its times, because the ranks have
-// different levels, and slower ranks get smaller shares.
+// measured shares of all ranks of the type. A rank contributes the ratios of its times. It contributes its times
+// themselves as far as the levels of the ranks are equal, because slower ranks get smaller shares.
 
 const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
@@ -20,8 +20,9 @@ const (
 	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
 	// curve is less exact. Larger: a decision with many ranks takes longer.
 	pooledRanks = 512
-	// levelPasses is the number of times that the curve of a type estimates the spread of the levels.
-	levelPasses = 2
+	// mostPasses is the largest number of estimates of the spread of the levels. They end once a time on the curve
+	// changes by less than passMoved, log. Fewer: the curve has more of the error that levelsWithin describes.
+	mostPasses, passMoved = 10, 0.002
 	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
 	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
 	manyShares = 256
@@ -269,32 +270,43 @@ func (m *Model) members(group []int) (ranks []int) {
 func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	cells = m.sharesOf(ranks)
 	slices.SortFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
-	n := len(cells)
-	within := slices.Repeat([]float64{math.Inf(1)}, len(ranks))
-	for pass := 0; ; pass++ {
-		half, logs := m.poolLevels(ranks, cells, within)
-		if half == nil {
-			return nil, nil
+	var parts []levelled
+	for _, r := range ranks {
+		var g levelled
+		if g.of(m.ranks[r], cells) {
+			parts = append(parts, g)
 		}
-		if len(ranks) > largeType && pass < levelPasses {
-			m.levelsWithin(ranks, cells, logs, within)
-			continue
-		}
-		cov = make([][]float64, n)
-		for i := range cells {
-			cells[i].log = logs[i] + logs[n]
-			unit := make([]float64, n+1)
-			unit[i] = 1
-			cov[i] = backward(half, forward(half, unit))[:n]
-		}
-		return cells, cov
 	}
+	n, within := len(cells), slices.Repeat([]float64{math.Inf(1)}, len(parts))
+	half, logs := poolLevels(parts, cells, within)
+	for moved, pass := math.Inf(1), 0; half != nil && len(parts) > largeType && moved > passMoved && pass < mostPasses; pass++ {
+		levelsWithin(parts, logs, within)
+		var next []float64
+		if half, next = poolLevels(parts, cells, within); half != nil {
+			moved = 0
+			for i := range cells {
+				moved = max(moved, math.Abs(next[i]-logs[i]))
+			}
+			logs = next
+		}
+	}
+	if half == nil {
+		return nil, nil
+	}
+	cov = make([][]float64, n)
+	for i := range cells {
+		cells[i].log = logs[i] + logs[n]
+		unit := make([]float64, n+1)
+		unit[i] = 1
+		cov[i] = backward(half, forward(half, unit))[:n]
+	}
+	return cells, cov
 }
 
 // poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their mean.
 // It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by the mean
 // level. The factor is nil if the computation fails numerically.
-func (m *Model) poolLevels(ranks []int, cells []cell, within []float64) (half, logs []float64) {
+func poolLevels(parts []levelled, cells []cell, within []float64) (half, logs []float64) {
 	n := len(cells)
 	all := n + 1
 	half, logs = make([]float64, all*all), make([]float64, all)
@@ -308,11 +320,8 @@ func (m *Model) poolLevels(ranks []int, cells []cell, within []float64) (half, l
 		half[i*all+i] += 1 / stat.Square(unrelated)
 	}
 	half[n*all+n] = 1 / stat.Square(highestLog)
-	var g levelled
-	for i, r := range ranks {
-		if g.of(m.ranks[r], cells) {
-			g.addTo(half, logs, within[i])
-		}
+	for i := range parts {
+		parts[i].addTo(half, logs, within[i])
 	}
 	if !cholesky(half, all) {
 		return nil, nil
@@ -324,22 +333,15 @@ func (m *Model) poolLevels(ranks []int, cells []cell, within []float64) (half, l
 // equal, so different ranks with different shares say something about the ratio of their times, too. Without this, the
 // curve would have an error that no number of ranks reduces: a rank gets a smaller share after noise made its time long,
 // so its times alone make the smaller share appear too fast.
-func (m *Model) levelsWithin(ranks []int, cells []cell, logs, within []float64) {
-	var g levelled
-	var at []int
-	var levels, variances []float64
-	for i, r := range ranks {
-		if g.of(m.ranks[r], cells) {
-			at, levels, variances = append(at, i), append(levels, g.lift(logs)), append(variances, 1/g.weight)
-		}
-	}
-	if len(levels) == 0 {
-		return
+func levelsWithin(parts []levelled, logs, within []float64) {
+	levels, variances := make([]float64, len(parts)), make([]float64, len(parts))
+	for i := range parts {
+		levels[i], variances[i] = parts[i].lift(logs), 1/parts[i].weight
 	}
 	mean, spread := robustCenter(levels, variances)
 	_, apart := outliers(levels, variances, mean, spread)
-	for i, at := range at {
-		within[at] = (1-apart[i])*spread + apart[i]*mostSpread*mostSpread
+	for i := range within {
+		within[i] = (1-apart[i])*spread + apart[i]*mostSpread*mostSpread
 	}
 }
 

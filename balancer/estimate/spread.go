@@ -21,8 +21,8 @@ const (
 	// equally probable. Smaller leastSpread: more weight of equal devices.
 	leastSpread, mostSpread = 1e-4, 1.0
 	spreadSteps             = 21 // values of tau whose probability is computed
-	// outlying is the prior probability that a rank differs from its type by any factor, for example because it is
-	// disturbed. The standard deviation of such a difference is mostSpread.
+	// outlying is the probability, before any measurement, that a rank differs from its type by any factor, for example
+	// because it is disturbed ([outliers]). The standard deviation of such a difference is mostSpread.
 	outlying = 0.05
 	// spreadRanks is the number of ranks from which the posterior of tau is computed. Larger: intervals of equal
 	// devices are narrower, and a decision takes longer.

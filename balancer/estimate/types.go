@@ -198,7 +198,8 @@ func (e *posterior) levelVariance(samples float64) float64 {
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
 // standard deviation of the true levels ([center], [robustCenter]). One of many ranks hardly changes this estimate, so
-// for a rank far from the mean, tau is at least its distance / sureSigmas.
+// for a rank far from the mean, tau is at least its distance / sureSigmas. A rank of a large type moves less the more
+// probably it is an outlier ([outliers]).
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
 	clear(c.levels)
 	t.classes, t.classOf = t.classes[:0], map[[2]int]int{}
@@ -233,7 +234,7 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			v := min(stat.Square(fitted[r].Error/fitted[r].Seconds), variances[i])
 			away := mean - levels[i]
 			part := v / (variances[i] + max(spread, stat.Square(away/sureSigmas)))
-			if apart != nil {
+			if apart != nil { // the spread does not depend on a single rank
 				part = v / (variances[i] + spread) * (1 - apart[i])
 			}
 			c.shrunk[r] = stat.Exp(part * away)
@@ -283,16 +284,13 @@ const madError = 2.33
 // ranks do not make the others appear different. The spread is at least what the number of ranks cannot exclude. If
 // equal ranks kept the noise of their levels, the slowest of many would appear slow.
 func robustCenter(levels, variances []float64) (mean, spread float64) {
-	middle, off := stat.Median(levels), make([]float64, len(levels))
-	for i, level := range levels {
-		off[i] = math.Abs(level - middle)
-	}
-	noise, seen := stat.Median(variances), stat.Square(stat.MADToSigma*stat.Median(off))
+	middle, seen := robustVariance(levels)
+	noise := stat.Median(variances)
 	unsure := madError / math.Sqrt(float64(len(levels))) * noise
 	spread = max(seen-noise, min(unsure, stat.Square(levelSpread)))
 	weights := 0.0
 	for i, level := range levels {
-		w := 1 / (variances[i] + max(spread, stat.Square(off[i]/sureSigmas)))
+		w := 1 / (variances[i] + max(spread, stat.Square((level-middle)/sureSigmas)))
 		weights, mean = weights+w, mean+w*level
 	}
 	return mean / weights, spread

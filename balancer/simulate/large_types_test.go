@@ -45,7 +45,8 @@ func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 //
 // The limits hold for 3 and for 20 seeds. Over 20 seeds, the intervals contain the truth in 86 % of the windows with
 // different levels, and in 91 % with equal levels. With a few slow ranks, this figure is only 55 %: these intervals of
-// 90 % are known to be too narrow, and the last row only limits how much worse they may get.
+// 90 % are known to be too narrow, and the last row only limits how much worse they may get. The same is true for the
+// gains of the last row: the level of each slow rank has an error of its own, and the slowest one counts.
 func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 	runs := seeds(3, 20)
 	for _, test := range []struct {
@@ -53,8 +54,8 @@ func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 		slowed                                    bool
 	}{
 		{0.1, 0.99, 95, 85, 0.01, 80, false},
-		{0, 0.999, 95, 90, 0.004, 79, false},
-		{0, 0.99, 90, 52, 0.01, 84, true},
+		{0, 0.999, 95, 90, 0.0045, 79, false},
+		{0, 0.99, 90, 52, 0.01, 75, true},
 	} {
 		var c calibration
 		last := 0.0
