@@ -54,7 +54,7 @@ func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 		slowed                                    bool
 	}{
 		{0.1, 0.99, 95, 85, 0.01, 80, false},
-		{0, 0.999, 95, 90, 0.0045, 79, false},
+		{0, 0.999, 95, 90, 0.004, 79, false},
 		{0, 0.99, 90, 52, 0.01, 75, true},
 	} {
 		var c calibration
