@@ -84,8 +84,8 @@ func robustVariance(values []float64) (middle, variance float64) {
 // noiseError returns the variance of the log of the variance that the steps of the rank show.
 func (e *posterior) noiseError() float64 { return 2 * (e.weight - priorWeight) / (e.weight * e.weight) }
 
-// useNoise sets the noise of the rank from its own steps and from its peers. A rank that is clearly noisier than its type
-// keeps its own noise. A rank that seems to have less noise does not, because too little noise gives false alarms.
+// useNoise sets the noise of the rank from its own steps and from its peers. A rank that is clearly noisier than its
+// type keeps its own noise. A rank that seems to have less noise does not, because too little noise gives false alarms.
 func (e *posterior) useNoise() {
 	p := e.peers
 	if e.noise = e.own; p.noise != p.noise {

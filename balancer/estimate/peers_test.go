@@ -49,8 +49,8 @@ func TestTheMostExtremeNoiseOfManyRanksIsNoOutlier(t *testing.T) {
 				test.slower/noise, each[at], test.low, test.high)
 		}
 		if fraction > 3.0/ranks {
-			t.Errorf("a rank at %.1f standard deviations: got %.1f outliers of all ranks, want at most 3", test.slower/noise,
-				fraction*ranks)
+			t.Errorf("a rank at %.1f standard deviations: got %.1f outliers of all ranks, want at most 3",
+				test.slower/noise, fraction*ranks)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func TestTheNoiseOfARankMovesTowardsItsType(t *testing.T) {
 	}
 }
 
-// A rank gets a smaller share after noise made its time long, so its next time is shorter than the curve says. The curve
-// of a type must not follow such ranks if the levels of its ranks are equal.
+// A rank gets a smaller share after noise made its time long, so its next time is shorter than the curve says. The
+// curve of a type must not follow such ranks if the levels of its ranks are equal.
 func TestTheCurveOfATypeIgnoresTheNoiseThatChoseTheShares(t *testing.T) {
 	const ranks, noise = 2 * pooledRanks, 0.2
 	m := New(Options{Limits: slices.Repeat([]int{256}, ranks), Active: slices.Repeat([]bool{true}, ranks), Interval: 10,

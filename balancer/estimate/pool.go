@@ -10,8 +10,8 @@ import (
 )
 
 // Ranks of one type run the same kernels, so with many of them, one curve serves all. This curve passes through the
-// measured shares of all ranks of the type. A rank contributes the ratios of its times. It contributes its times
-// themselves as far as the levels of the ranks are equal, because slower ranks get smaller shares.
+// measured shares of all ranks of the type. A rank contributes the ratios of its times. The more equal the levels of the
+// ranks are, the more it also contributes the times themselves. Slower ranks get smaller shares.
 
 const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
@@ -279,7 +279,8 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	}
 	n, within := len(cells), slices.Repeat([]float64{math.Inf(1)}, len(parts))
 	half, logs := poolLevels(parts, cells, within)
-	for moved, pass := math.Inf(1), 0; half != nil && len(parts) > largeType && moved > passMoved && pass < mostPasses; pass++ {
+	moved := math.Inf(1)
+	for pass := 0; pass < mostPasses && moved > passMoved && half != nil && len(parts) > largeType; pass++ {
 		levelsWithin(parts, logs, within)
 		var next []float64
 		if half, next = poolLevels(parts, cells, within); half != nil {
@@ -303,9 +304,9 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	return cells, cov
 }
 
-// poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their mean.
-// It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by the mean
-// level. The factor is nil if the computation fails numerically.
+// poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their
+// mean. It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by the
+// mean level. The factor is nil if the computation fails numerically.
 func poolLevels(parts []levelled, cells []cell, within []float64) (half, logs []float64) {
 	n := len(cells)
 	all := n + 1
@@ -331,8 +332,8 @@ func poolLevels(parts []levelled, cells []cell, within []float64) (half, logs []
 
 // levelsWithin estimates the variances of the levels of the ranks around their mean. The ranks of a type are nearly
 // equal, so different ranks with different shares say something about the ratio of their times, too. Without this, the
-// curve would have an error that no number of ranks reduces: a rank gets a smaller share after noise made its time long,
-// so its times alone make the smaller share appear too fast.
+// curve would have an error that no number of ranks reduces: a rank gets a smaller share after noise made its time
+// long, so its times alone make the smaller share appear too fast.
 func levelsWithin(parts []levelled, logs, within []float64) {
 	levels, variances := make([]float64, len(parts)), make([]float64, len(parts))
 	for i := range parts {
@@ -444,8 +445,8 @@ func (g *levelled) of(e *posterior, cells []cell) bool {
 	return true
 }
 
-// addTo adds the part of the rank to the normal equations, of which the last one is that of the mean level. within is the
-// variance of the level of the rank around the mean.
+// addTo adds the part of the rank to the normal equations, of which the last one is that of the mean level. within is
+// the variance of the level of the rank around the mean.
 func (g *levelled) addTo(system, right []float64, within float64) {
 	n, all := len(g.at), len(right)
 	total, last := g.weight+1/within, len(right)-1
