@@ -10,8 +10,8 @@ import (
 )
 
 // Ranks of one type run the same kernels, so with many of them, one curve serves all. This curve passes through the
-// measured shares of all ranks of the type. A rank contributes the ratios of its times. The more equal the levels of the
-// ranks are, the more it also contributes the times themselves. Slower ranks get smaller shares.
+// measured shares of all ranks of the type. A rank contributes the ratios of its times. The more equal the levels of
+// the ranks are, the more it also contributes the times themselves. Slower ranks get smaller shares.
 
 const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
@@ -305,8 +305,8 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 }
 
 // poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their
-// mean. It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by the
-// mean level. The factor is nil if the computation fails numerically.
+// mean. It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by
+// the mean level. The factor is nil if the computation fails numerically.
 func poolLevels(parts []levelled, cells []cell, within []float64) (half, logs []float64) {
 	n := len(cells)
 	all := n + 1

@@ -23,7 +23,8 @@ func TestNoiseOfManyRanksDoesNotChangeTheirShares(t *testing.T) {
 		{1000, 0.05, 1.5, 0.99, 0.97},
 		{1000, 0.2, 1.5, 0.96, 0.93},
 	} {
-		runs := seeds(2, 20)
+		runs := seeds(1, 20)
+		var c calibration
 		last, all := 0.0, 0.0
 		for seed := range uint64(runs) {
 			o := simulate.Options{Policy: "hybrid", Total: 32 * test.ranks, Noise: test.noise, Steps: 200, Interval: 10,
@@ -44,10 +45,17 @@ func TestNoiseOfManyRanksDoesNotChangeTheirShares(t *testing.T) {
 				}
 			}
 			res := played(t, o)
+			c.add(res.Windows, 0, o.Steps)
 			last, all = last+res.LastQuarterShareOfOracle/float64(runs), all+res.MeanShareOfOracle/float64(runs)
 		}
-		t.Logf("%d ranks, %.0f %% noise, one rank %v times slower from step 100 on: %.4f of the oracle, last quarter %.4f",
-			test.ranks, 100*test.noise, test.slower, all, last)
+		near, covered := c.percent()
+		t.Logf("%d ranks, %.0f %% noise, one rank %v times slower from step 100 on: %.4f of the oracle, last quarter %.4f; "+
+			"%.0f %% of %d windows within 2 points, %.0f %% covered", test.ranks, 100*test.noise, test.slower, all, last,
+			near, c.windows, covered)
+		if near < 75 {
+			t.Errorf("%d ranks, noise %v, one rank %v times slower: got %.0f %% of the windows within 2 points of the truth, "+
+				"want at least 75", test.ranks, test.noise, test.slower, near)
+		}
 		if last < test.last || all < test.all {
 			t.Errorf("%d ranks, noise %v, one rank %v times slower: got %.4f of the oracle and %.4f in the last quarter, "+
 				"want at least %v and %v", test.ranks, test.noise, test.slower, all, last, test.all, test.last)
