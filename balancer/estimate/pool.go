@@ -87,7 +87,7 @@ type optimism struct {
 	limit  int // largest share
 }
 
-// optimismTo is the same for the points before end.
+// optimismTo is the same for the end points with the shortest times.
 type optimismTo struct {
 	optimism
 	end int
