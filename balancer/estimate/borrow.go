@@ -43,7 +43,7 @@ func (e *posterior) fits(t *typeCurve) bool {
 		variance := t.ratioVariance(c.samples, now.samples) + shapeError*shapeError + e.cov[i][i] + e.cov[at][at] -
 			2*e.cov[i][at]
 		off := c.log - now.log - (t.log(c.samples) - was)
-		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(likelySigmas)*variance {
+		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(e.peers.likely)*variance {
 			return false
 		}
 	}
@@ -145,16 +145,12 @@ func (e *posterior) optimistic(limit int, sigmas, upTo float64) *divide.Points {
 		return both
 	})
 	mean, faster := both[0], both[1]
-	if !mean.Rises() {
-		return divide.NewPoints(fasterUpTo(mean, faster, upTo), false)
-	}
-	// The shares are those below a point, and few points differ.
-	end, _ := slices.BinarySearchFunc(mean, upTo, func(p divide.Point, seconds float64) int {
-		if p.Seconds > seconds {
-			return 1
+	end := 0 // number of points with a mean time of at most upTo: it determines these points, and few numbers differ
+	for _, p := range mean {
+		if p.Seconds <= upTo {
+			end++
 		}
-		return -1
-	})
+	}
 	return t.optimisticTo.get(optimismTo{optimism{sigmas, limit}, end}, func() *divide.Points {
 		return divide.NewPoints(fasterUpTo(mean, faster, upTo), true)
 	})

@@ -28,8 +28,9 @@
 //
 // Ranks of one device type use each other's measured shares ("borrow" and "lend"). Their curves move towards the mean
 // curve of the type by the part of the differences that noise explains (types.go). Curvature and tiles are learnt from
-// all ranks (empirical Bayes). Outliers within a window are clipped (reading.go; Huber, Robust Estimation of a Location
-// Parameter, 1964).
+// all ranks (empirical Bayes). With many ranks, a rank counts as different from its type, or as changed, only if its
+// times exceed the most extreme noise of this number of equal ranks (peers.go). Outliers within a window are clipped
+// (reading.go; Huber, Robust Estimation of a Location Parameter, 1964).
 //
 // The constants were tuned by simulation; none depends on a machine. Each constant is next to the code that uses it.
 // Times are per step, and logarithms are natural, unless a comment says otherwise.

@@ -54,6 +54,7 @@ func New(o Options) *Model {
 		}
 		m.ranks[r] = newPosterior(m.prior(r), sigma, limit)
 	}
+	m.setPeers()
 	return m
 }
 
@@ -82,8 +83,9 @@ func (m *Model) Start() (start []divide.Curve, known bool) {
 // attributed to a rank. The levels follow it slowly, or immediately if it is larger than usual changes.
 func (m *Model) Learn(w *Window) {
 	if w.Opening {
-		m.noise.pool(m.ranks, w.Seconds)
+		m.noise.pool(m.ranks, w.Seconds, &m.types)
 	}
+	m.types.poolNoise(m.ranks)
 	readings := m.read(w)
 	m.endDisturbances(readings)
 	common, variance, lasts := m.common.estimate(readings)
@@ -203,6 +205,11 @@ func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted
 	}
 	return true
 }
+
+// largeType is the number of ranks above which the ranks of a type share one curve, and differ from their type only if
+// the number of ranks does not explain their times. Smaller: ranks that differ are found later. Larger: noise makes one
+// of the ranks of a type appear slow or fast, and intervals are too narrow.
+const largeType = 16
 
 // Limits that keep a decision with many ranks fast. Larger values change the shares little.
 const (

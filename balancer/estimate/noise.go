@@ -23,7 +23,7 @@ type openingNoise struct {
 // say little about its noise. It uses the median over the ranks, so that a few disturbed ranks count little. It also
 // corrects the variance of the measured times. Otherwise a rank that underestimated its noise in the first steps would
 // trust these steps for many windows.
-func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
+func (o *openingNoise) pool(ranks []*posterior, window [][]float64, types *deviceTypes) {
 	variances, roots := make([]float64, 0, len(window)), make([]float64, 0, len(window))
 	var logs []float64
 	n := 0 // degrees of freedom of all variances
@@ -40,6 +40,7 @@ func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
 		}
 	}
 	if n == 0 {
+		types.assumeNoise(ranks, window)
 		return
 	}
 	// The median of a variance is smaller than its mean, by the third power of root (Wilson and Hilferty). The median
@@ -57,6 +58,6 @@ func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
 				e.cov[i][i] += (noise - e.noise) / float64(c.steps)
 			}
 		}
-		e.noise = noise
+		e.noise, e.own = noise, noise
 	}
 }

@@ -62,7 +62,7 @@ func TestTheNoiseOfTheFirstWindowsIsUnbiased(t *testing.T) {
 				}
 				degrees += n - 1
 			}
-			o.pool(nil, seconds)
+			o.pool(nil, seconds, &deviceTypes{})
 		}
 		if o.squares.N != degrees {
 			t.Errorf("ranks with %v steps: got %d degrees of freedom, want %d", steps, o.squares.N, degrees)

@@ -10,8 +10,8 @@ import (
 )
 
 // Ranks of one type run the same kernels, so with many of them, one curve serves all. This curve passes through the
-// measured shares of all ranks of the type. Each rank contributes only the ratios of its times, because the ranks have
-// different levels, and slower ranks get smaller shares.
+// measured shares of all ranks of the type. A rank contributes the ratios of its times. The more equal the levels of
+// the ranks are, the more it also contributes the times themselves. Slower ranks get smaller shares.
 
 const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
@@ -20,6 +20,9 @@ const (
 	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
 	// curve is less exact. Larger: a decision with many ranks takes longer.
 	pooledRanks = 512
+	// mostPasses is the largest number of estimates of the spread of the levels. They end once a time on the curve
+	// changes by less than passMoved, log. Fewer: the curve has more of the error that levelsWithin describes.
+	mostPasses, passMoved = 10, 0.002
 	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
 	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
 	manyShares = 256
@@ -84,7 +87,7 @@ type optimism struct {
 	limit  int // largest share
 }
 
-// optimismTo is the same for the points before end.
+// optimismTo is the same for the end points with the shortest times.
 type optimismTo struct {
 	optimism
 	end int
@@ -198,7 +201,7 @@ func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious *divide.Po
 // poolCurves fits the curve of each type with many ranks.
 func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 	for i, group := range m.types.groups {
-		if len(group) <= manyRanks {
+		if len(group) <= largeType {
 			continue
 		}
 		t := new(typeCurve)
@@ -262,45 +265,85 @@ func (m *Model) members(group []int) (ranks []int) {
 }
 
 // pool returns the shares that the ranks measured, and the logs of their times on a rank of average level, with their
-// covariance. It is the generalized least squares with one unknown for each share and one for the level of each rank.
+// covariance. It is the generalized least squares with one unknown for each share, one for the level of each rank, and
+// one for the mean of these levels.
 func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	cells = m.sharesOf(ranks)
 	slices.SortFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
-	n := len(cells)
-	system, right := make([]float64, n*n), make([]float64, n)
-	// Before any measurement, the time is mostly proportional to the share.
-	largest := cells[n-1].samples
-	for i, c := range cells {
-		right[i] = math.Log(priorMean(c.samples/largest)) / stat.Square(unrelated)
-		for j := range n {
-			system[i*n+j] = 1 / (heightVariance * float64(n*n))
-		}
-		system[i*n+i] += 1 / stat.Square(unrelated)
-	}
-	var lifts stat.Mean
-	var g levelled
+	var parts []levelled
 	for _, r := range ranks {
+		var g levelled
 		if g.of(m.ranks[r], cells) {
-			g.addTo(system, right)
+			parts = append(parts, g)
 		}
 	}
-	if !cholesky(system, n) {
+	n, within := len(cells), slices.Repeat([]float64{math.Inf(1)}, len(parts))
+	half, logs := poolLevels(parts, cells, within)
+	moved := math.Inf(1)
+	for pass := 0; pass < mostPasses && moved > passMoved && half != nil && len(parts) > largeType; pass++ {
+		levelsWithin(parts, logs, within)
+		var next []float64
+		if half, next = poolLevels(parts, cells, within); half != nil {
+			moved = 0
+			for i := range cells {
+				moved = max(moved, math.Abs(next[i]-logs[i]))
+			}
+			logs = next
+		}
+	}
+	if half == nil {
 		return nil, nil
-	}
-	logs := backward(system, forward(system, right))
-	for _, r := range ranks { // the height is the mean level
-		if g.of(m.ranks[r], cells) {
-			lifts.Add(g.lift(logs))
-		}
 	}
 	cov = make([][]float64, n)
 	for i := range cells {
-		cells[i].log = logs[i] + lifts.Or(0)
-		unit := make([]float64, n)
+		cells[i].log = logs[i] + logs[n]
+		unit := make([]float64, n+1)
 		unit[i] = 1
-		cov[i] = backward(system, forward(system, unit))
+		cov[i] = backward(half, forward(half, unit))[:n]
 	}
 	return cells, cov
+}
+
+// poolLevels solves the least squares of [Model.pool] if the levels of the ranks have these variances around their
+// mean. It returns the Cholesky factor of the normal equations, and the logs of the times of the shares, followed by
+// the mean level. The factor is nil if the computation fails numerically.
+func poolLevels(parts []levelled, cells []cell, within []float64) (half, logs []float64) {
+	n := len(cells)
+	all := n + 1
+	half, logs = make([]float64, all*all), make([]float64, all)
+	// Before any measurement, the time is mostly proportional to the share.
+	largest := cells[n-1].samples
+	for i, c := range cells {
+		logs[i] = math.Log(priorMean(c.samples/largest)) / stat.Square(unrelated)
+		for j := range n {
+			half[i*all+j] = 1 / (heightVariance * float64(n*n))
+		}
+		half[i*all+i] += 1 / stat.Square(unrelated)
+	}
+	half[n*all+n] = 1 / stat.Square(highestLog)
+	for i := range parts {
+		parts[i].addTo(half, logs, within[i])
+	}
+	if !cholesky(half, all) {
+		return nil, nil
+	}
+	return half, backward(half, forward(half, logs))
+}
+
+// levelsWithin estimates the variances of the levels of the ranks around their mean. The ranks of a type are nearly
+// equal, so different ranks with different shares say something about the ratio of their times, too. Without this, the
+// curve would have an error that no number of ranks reduces: a rank gets a smaller share after noise made its time
+// long, so its times alone make the smaller share appear too fast.
+func levelsWithin(parts []levelled, logs, within []float64) {
+	levels, variances := make([]float64, len(parts)), make([]float64, len(parts))
+	for i := range parts {
+		levels[i], variances[i] = parts[i].lift(logs), 1/parts[i].weight
+	}
+	mean, spread := robustCenter(levels, variances)
+	_, apart := outliers(levels, variances, mean, spread)
+	for i := range within {
+		within[i] = (1-apart[i])*spread + apart[i]*mostSpread*mostSpread
+	}
 }
 
 // sharesOf returns the shares that the ranks measured, with the sum of their steps. If there are more than
@@ -402,16 +445,23 @@ func (g *levelled) of(e *posterior, cells []cell) bool {
 	return true
 }
 
-// addTo adds the part of the rank to the normal equations.
-func (g *levelled) addTo(system, right []float64) {
+// addTo adds the part of the rank to the normal equations, of which the last one is that of the mean level. within is
+// the variance of the level of the rank around the mean.
+func (g *levelled) addTo(system, right []float64, within float64) {
 	n, all := len(g.at), len(right)
-	mean := dot(g.ones, g.logs) / g.weight
+	total, last := g.weight+1/within, len(right)-1
+	shared := 1 / within / total // part of the mean level in the level of the rank
+	mean := dot(g.ones, g.logs)
 	for i, a := range g.at {
-		right[a] += dot(g.inverse[i*n:i*n+n], g.logs) - g.ones[i]*mean
+		right[a] += dot(g.inverse[i*n:i*n+n], g.logs) - g.ones[i]*mean/total
 		for j, b := range g.at {
-			system[a*all+b] += g.inverse[i*n+j] - g.ones[i]*g.ones[j]/g.weight
+			system[a*all+b] += g.inverse[i*n+j] - g.ones[i]*g.ones[j]/total
 		}
+		system[last*all+a] += g.ones[i] * shared
+		system[a*all+last] += g.ones[i] * shared
 	}
+	system[last*all+last] += g.weight * shared
+	right[last] += mean * shared
 }
 
 // lift returns the log of the level of the rank on a curve.

@@ -60,8 +60,10 @@ type posterior struct {
 	cov    [][]float64 // of the cells' logs
 	wander float64     // standard deviation by which the level moves from window to window, log
 	noise  float64     // variance of the log of a step's time
-	weight float64     // steps behind noise
-	jitter float64     // variance of the log of a window's mean that its steps' noise does not explain
+	own    float64     // the same by the rank's own steps alone
+	weight float64     // steps behind own
+	peers  *peers
+	jitter float64 // variance of the log of a window's mean that its steps' noise does not explain
 	// decaying sum of innovations in standard deviations: many of one sign mean that the level moves
 	drift   float64
 	trend   float64 // change of the level within the last window, log per step; 0 if noise explains it
@@ -108,7 +110,8 @@ type cell struct {
 // newPosterior returns the posterior of a rank before the first window. sigma is the standard error of the log of a
 // time of the prior curve.
 func newPosterior(prior divide.Curve, sigma float64, limit int) *posterior {
-	e := &posterior{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
+	e := &posterior{noise: priorNoise * priorNoise, own: priorNoise * priorNoise, weight: priorWeight, peers: fewPeers,
+		wander: leastWander, current: -1}
 	for _, p := range simplify(within(prior, 1, float64(limit)), mostShares/2) {
 		if !math.IsNaN(divide.Measured(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
@@ -279,10 +282,10 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 		return by
 	}
 	sigma := math.Sqrt(total)
-	sure := math.Abs(surprise) >= max(sureSigmas*sigma, leastShift)
+	sure := math.Abs(surprise) >= max(e.peers.sure*sigma, leastShift)
 	if !sure {
 		e.wanders(surprise/sigma*variance/total, variance)
-		if math.Abs(surprise) < max(likelySigmas*sigma, leastShift) {
+		if math.Abs(surprise) < max(e.peers.likely*sigma, leastShift) {
 			return by
 		}
 	} else if e.alike(samples) {
@@ -337,7 +340,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 	c := &e.cells[e.current]
 	innovation := value - c.log
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
-	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
+	jump := math.Abs(innovation) > max(e.peers.sure*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
 		weighted, wrong := e.open(), e.moved
 		older := e.resolve(value-c.was, jump)
@@ -403,7 +406,7 @@ func (e *posterior) wanders(innovation, variance float64) {
 	agrees := min(max(innovation*e.drift/driftSigma-wanderBias, -2), 2)
 	e.wander = max(e.wander*stat.Exp(wanderRate*agrees), leastWander)
 	e.drift = (1-follow)*e.drift + innovation
-	if math.Abs(e.drift) > sureSigmas*driftSigma {
+	if math.Abs(e.drift) > e.peers.sure*driftSigma {
 		e.loosen(2 * variance)
 		e.drift = 0
 	}

@@ -108,7 +108,7 @@ func TestNewestCutsOnlyAtJumps(t *testing.T) {
 		{"one step", flat(0), 1},
 	}
 	for _, test := range tests {
-		if got := newest(test.logs, 1e-4); len(got) != test.kept {
+		if got := newest(test.logs, 1e-4, sureSigmas); len(got) != test.kept {
 			t.Errorf("%s: kept %v of %v, want the last %d", test.name, got, test.logs, test.kept)
 		}
 	}
@@ -303,7 +303,7 @@ func TestNewestIsQuickInLongWindows(t *testing.T) {
 			logs[i] += 0.7
 		}
 	}
-	if got := newest(logs, 0.03*0.03); len(got) != 40_000 {
+	if got := newest(logs, 0.03*0.03, sureSigmas); len(got) != 40_000 {
 		t.Errorf("kept %d steps, want the last 40,000", len(got))
 	}
 }

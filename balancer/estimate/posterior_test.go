@@ -269,7 +269,7 @@ func TestRampsAreNoJumps(t *testing.T) {
 		for i := range logs {
 			logs[i] = test.at(i) + 0.005*r.NormFloat64()
 		}
-		if got := ramp(logs, 0.005*0.005); math.Abs(got-test.want) > 0.004 {
+		if got := ramp(logs, 0.005*0.005, sureSigmas); math.Abs(got-test.want) > 0.004 {
 			t.Errorf("%s: got a slope of %.4f a step, want %.4f", test.name, got, test.want)
 		}
 	}

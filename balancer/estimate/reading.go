@@ -50,7 +50,7 @@ func stepsOf(room *[fewSteps]float64, n int) []float64 {
 
 // newest returns the logs after a jump within the window. It removes the longest beginning of the window that certainly
 // differs from the rest.
-func newest(logs []float64, noise float64) []float64 {
+func newest(logs []float64, noise, sure float64) []float64 {
 	const least, jump = 3, 0.1
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, l := range logs {
@@ -77,7 +77,7 @@ func newest(logs []float64, noise float64) []float64 {
 		before, after := stat.Median(logs[:cut]), stat.Median(logs[cut:])
 		// of a difference of medians
 		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut)))
-		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) &&
+		if d := after - before; math.Abs(d) > max(sure*spread, jump) && sameSide(logs[cut:], before+d/2, d) &&
 			sameSide(logs[:cut], before+d/2, -d) {
 			return logs[cut:]
 		}
@@ -170,13 +170,13 @@ func (e *posterior) read(samples int, logs []float64, opening bool) reading {
 		return reading{}
 	}
 	m := reading{samples: float64(samples)}
-	if slope := ramp(logs, e.noise); slope != 0 {
+	if slope := ramp(logs, e.noise, e.peers.sure); slope != 0 {
 		for i := range logs { // as of the last step
 			logs[i] += slope * float64(len(logs)-1-i)
 		}
 		m.slope, m.shift = slope, slope*float64(len(logs)-1)
 		m.shiftVariance = 12 * e.noise / float64(len(logs))
-	} else if after := newest(logs, e.noise); len(after) < len(logs) {
+	} else if after := newest(logs, e.noise, e.peers.sure); len(after) < len(logs) {
 		before := logs[:len(logs)-len(after)]
 		m.shift = stat.Median(after) - stat.Median(before)
 		m.shiftVariance = math.Pi / 2 * e.noise * (1/float64(len(after)) + 1/float64(len(before)))
@@ -189,8 +189,9 @@ func (e *posterior) read(samples int, logs []float64, opening bool) reading {
 		var room [fewSteps]float64
 		_, variance := robustMean(level(logs, stepsOf(&room, len(logs))))
 		keep := min(e.weight, memory*n)
-		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
+		e.own = (keep*e.own + (n-1)*variance) / (keep + n - 2)
 		e.weight = keep + n - 2
+		e.useNoise()
 	}
 	m.variance = e.noise/n + windowNoise*windowNoise + e.jitter
 	e.compare(&m)
@@ -232,14 +233,14 @@ func level(logs, out []float64) []float64 {
 }
 
 // ramp returns the slope of the logs of a window per step, or 0 if noise or a jump explains them better.
-func ramp(logs []float64, noise float64) float64 {
+func ramp(logs []float64, noise, sure float64) float64 {
 	n := len(logs)
 	third := n / 3
 	if third < 2 {
 		return 0
 	}
 	d := stat.Median(logs[n-third:]) - stat.Median(logs[:third])
-	if math.Abs(d) < max(sureSigmas*math.Sqrt(math.Pi*noise/float64(third)), leastShift) {
+	if math.Abs(d) < max(sure*math.Sqrt(math.Pi*noise/float64(third)), leastShift) {
 		return 0
 	}
 	slope := d / float64(n-third)
@@ -267,14 +268,18 @@ func (e *posterior) doubtStart(m *reading, windows int) {
 	case windows == 0:
 		m.variance += stat.Square(startError)
 	case windows == 1 && m.samples > 0 && len(e.cells) == 1:
-		expected, _ := e.expect(m.samples)
-		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
+		expected, doubt := e.expect(m.samples)
+		faster := expected - m.log
+		if faster <= e.peers.extreme*math.Sqrt(doubt+m.variance) { // the first step was not certainly longer
+			return
+		}
+		if faster > startDropped && m.samples != e.cells[0].samples {
 			e.cells, e.cov = e.cells[:0], e.cov[:0]
 			if e.borrowed != nil { // its level on this curve was that of the first step
 				e.shape, e.borrowed, e.lift, e.liftVariance = nil, nil, 0, 0
 			}
 		} else {
-			e.cov[0][0] += stat.Square(likelySigmas * max(faster, 0))
+			e.cov[0][0] += stat.Square(likelySigmas * faster)
 		}
 	}
 }

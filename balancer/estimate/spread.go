@@ -21,8 +21,8 @@ const (
 	// equally probable. Smaller leastSpread: more weight of equal devices.
 	leastSpread, mostSpread = 1e-4, 1.0
 	spreadSteps             = 21 // values of tau whose probability is computed
-	// outlying is the prior probability that a rank differs from its type by any factor, for example because it is
-	// disturbed. The standard deviation of such a difference is mostSpread.
+	// outlying is the probability, before any measurement, that a rank differs from its type by any factor, for example
+	// because it is disturbed ([outliers]). The standard deviation of such a difference is mostSpread.
 	outlying = 0.05
 	// spreadRanks is the number of ranks from which the posterior of tau is computed. Larger: intervals of equal
 	// devices are narrower, and a decision takes longer.
@@ -60,6 +60,10 @@ type Class struct {
 	// infinite: the ranks of the class differ from their type.
 	bend float64
 }
+
+// Shape returns the fraction of shapeError by which the shapes of the curves differ. Devices whose levels are equal run
+// in the same way, so their shapes are equal, too.
+func (s Spread) Shape() float64 { return min(s.Levels/shapeError, 1) }
 
 // Center returns the mean and the standard deviation of the mean of the true levels of a class, given the spread of
 // its type.
@@ -103,7 +107,9 @@ func (t *deviceTypes) classify(group int, levels []Level, ranks, shares []int) {
 	for i := range t.classes[first:] {
 		c := &t.classes[first+i]
 		c.mean, c.variance, c.bend = c.mean/c.variance, c.ranks/c.variance, c.bend/c.ranks+windowNoise*windowNoise
-		if c.mean*c.mean > sureSigmas*sureSigmas*(c.bend+c.variance/c.ranks) {
+		// Shares follow levels, so a class can consist of the ranks with the most extreme noise.
+		chosen := math.Sqrt(2 * math.Log(float64(len(ranks))/c.ranks) * c.variance)
+		if math.Abs(c.mean) > chosen+sureSigmas*math.Sqrt(c.bend+c.variance/c.ranks) {
 			c.bend = math.Inf(1)
 		}
 	}
@@ -149,7 +155,7 @@ func (m *Model) Spread(kind, quantile int) Spread {
 
 // spreadsOf returns the quantiles of the posterior of tau from the levels of the ranks of one type. It sets
 // Level.Apart.
-func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread) {
+func (t *deviceTypes) spreadsOf(levels []Level, ranks []int, outlying float64) (quantiles []Spread) {
 	var logs [spreadSteps][len(varianceErrors)]float64
 	var spreads [spreadSteps]Spread
 	n, best := min(len(ranks), spreadRanks), math.Inf(-1)
@@ -168,7 +174,7 @@ func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread
 		for j, factor := range varianceErrors {
 			product := 1.0 // of a few densities, which saves logarithms
 			for i, l := range chosen {
-				apart, together := densities(away[i], factor*l.variance+spreads[k].Levels*spreads[k].Levels)
+				apart, together := densities(away[i], factor*l.variance+spreads[k].Levels*spreads[k].Levels, outlying)
 				if product *= apart + together; i%8 == 7 || i == len(chosen)-1 {
 					logs[k][j], product = logs[k][j]+math.Log(product), 1
 				}
@@ -200,7 +206,7 @@ func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread
 			l.Apart = 1
 			continue
 		}
-		apart, together := densities(away, variance)
+		apart, together := densities(away, variance, outlying)
 		l.Apart = apart / (apart + together)
 	}
 	quantiles = make([]Spread, Spreads)
@@ -221,7 +227,7 @@ func (c *Class) free(l *Level) float64 {
 }
 
 // densities returns the probability densities of a level at a distance from the mean of its class, up to a constant: of
-// a rank apart from its class, and of other ranks.
-func densities(away, variance float64) (apart, together float64) {
+// a rank apart from its class, and of other ranks. outlying is the fraction of the former.
+func densities(away, variance, outlying float64) (apart, together float64) {
 	return outlying / mostSpread, (1 - outlying) * stat.Exp(max(-away*away/(2*variance), -600)) / math.Sqrt(variance)
 }

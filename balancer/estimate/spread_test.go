@@ -23,7 +23,7 @@ func TestTheSpreadOfLevelsIsKnownAsFarAsNoiseAllows(t *testing.T) {
 		}
 		d := deviceTypes{classOf: map[[2]int]int{}}
 		d.classify(0, levels, all, shares)
-		quantiles := d.spreadsOf(levels, all)
+		quantiles := d.spreadsOf(levels, all, outlying)
 		low, high := quantiles[Spreads/20].Levels, quantiles[Spreads-1-Spreads/20].Levels
 		t.Logf("spread %v: 90 %% from %.4f to %.4f", test.spread, low, high)
 		if low < test.least || low > test.low || high > test.most || high < test.spread/1.6 { // 1.6: two values of tau

