@@ -28,7 +28,8 @@ type Own struct {
 	Threads int // largest number of threads of this process; 0: unknown
 	// OneArena is set if malloc reserves no addresses for threads ([OneArena]).
 	OneArena bool
-	Tensors  bool // the device allocates tensors on Go's heap
+	Stack    int64 // addresses of the stack of a thread, bytes ([ThreadStack]); 0: that of proc/self/limits
+	Tensors  bool  // the device allocates tensors on Go's heap
 }
 
 // Hidden is the entry of Sharers.PIDs for a rank whose process this process does not see.
@@ -155,9 +156,12 @@ func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 // ListAddresses returns the state of RLIMIT_AS and of RLIMIT_DATA, without a limit that is not set.
 func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	status := readStatus(root, 0)
-	stack, known := resourceLimit(root, "Max stack size")
-	if !known {
-		stack = unlimitedStack
+	stack := o.Stack
+	if stack == 0 {
+		var known bool
+		if stack, known = resourceLimit(root, "Max stack size"); !known {
+			stack = unlimitedStack
+		}
 	}
 	data, other := o.later(status["Threads"], stack)
 	later := []int64{data + other, data} // in the order of addressLimits

@@ -36,7 +36,7 @@ func (k *Rank) HostLimit() memory.Limit {
 func (k *Rank) Own(several bool) memory.Own {
 	info := k.Device.Info()
 	return memory.Own{Threads: process.MostThreads(info.Threads, several), OneArena: memory.OneArena(),
-		Tensors: onGoHeap(info)}
+		Stack: memory.ThreadStack(), Tensors: onGoHeap(info)}
 }
 
 // onGoHeap reports whether a device allocates tensors on Go's heap.
