@@ -40,7 +40,11 @@ const (
 	// HeapSpread is the number of bytes by which Go's heap may exceed its account. The heap grows in steps of 4 to 8
 	// MiB, and the runtime keeps the addresses of freed memory. With a HeapSpread of 8 MiB, 2 of 5 runs with the
 	// largest batch ended with "out of memory".
-	HeapSpread     = 32 << 20
+	HeapSpread = 32 << 20
+	// KernelBytes is the number of bytes that must be free whenever the CPU device compiles a kernel, also for a
+	// checkpoint: kCompileBytes of engine/device/cpu/src/api.cc and kHeadroom of engine/device/native/src/headroom.h.
+	// The device refuses to compile with less.
+	KernelBytes    = 24 << 20
 	unknownThreads = 8       // threads that are assumed to start if their number is unknown
 	unlimitedStack = 2 << 20 // glibc's stack of a thread if RLIMIT_STACK is unlimited
 	// mallocBytes is only address space: each thread that calls malloc of glibc reserves 64 MiB.
@@ -49,12 +53,12 @@ const (
 
 // later returns the bytes that the process will still reserve without using them, divided into data and other
 // addresses. threads is the number of its threads, and stack the size of the stack of a thread.
-func (o Own) later(threads, stack int64) (data, other int64) {
+func (o Own) later(threads, stack int64, heap goHeap) (data, other int64) {
 	coming := int64(unknownThreads)
 	if o.Threads > 0 {
 		coming = max(int64(o.Threads)-threads, 0)
 	}
-	data, other = HeapSpread+coming*stack, ArenaBytes
+	data, other = HeapSpread+KernelBytes+coming*stack, heap.later()
 	if !o.OneArena {
 		other += mallocBytes
 	}
@@ -117,12 +121,14 @@ func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 	own, _ := Resident(root, 0)
 	for _, a := range ListAddresses(root, o) {
 		// Reserved but unused addresses also count against these limits.
-		bytes := max(a.Limit-a.Held+own-a.Later, 1)
+		excluded := a.Held - own + a.Later
+		bytes := a.Limit - excluded
 		if o.Tensors {
 			bytes -= bytes / tensorSpread
 		}
-		if !limited || bytes < lowest.Bytes {
-			lowest, limited = Limit{Bytes: bytes, Source: a.Source, Ranks: 1, Addresses: true}, true
+		if bytes = max(bytes, 1); !limited || bytes < lowest.Bytes {
+			lowest, limited = Limit{Bytes: bytes, Source: a.Source, Ranks: 1, Addresses: true, Flag: a.Flag,
+				Excluded: excluded, tensors: o.Tensors}, true
 		}
 	}
 	return lowest, limited
@@ -163,7 +169,7 @@ func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 			stack = unlimitedStack
 		}
 	}
-	data, other := o.later(status["Threads"], stack)
+	data, other := o.later(status["Threads"], stack, readGoHeap(root))
 	later := []int64{data + other, data} // in the order of addressLimits
 	for i, r := range addressLimits {
 		if limit, ok := resourceLimit(root, r.name); ok {

@@ -113,7 +113,7 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	limit := k.HostLimit()
 	if limit.Addresses { // limit already excludes the addresses of mapped files
 		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
-		reserved := limit.Bytes - now.Bytes
+		reserved := now.Excluded - limit.Excluded
 		// Go's heap will reuse addresses whose memory it has released since HostLimit measured, for batches and files.
 		// This applies to a run, which reads samples before this measurement. A plan reads no samples, and must not
 		// promise more memory because of its own garbage.
