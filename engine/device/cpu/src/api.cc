@@ -38,7 +38,7 @@ void use_team(const ht_device *d) { hetero::use_team(d->threads); }
 
 // Addresses that the kernel of one op may reserve, bytes. ResNet-50, GPT-2 and BERT took at most 4.4 MiB for an op.
 // oneDNN does not check whether it gets memory for generated code, so the memory must be available before.
-constexpr int64_t kCompileBytes = 8 << 20;
+constexpr int64_t kCompileBytes = 6 << 20;
 
 // --- the functions of the table -----------------------------------------------------------------
 

@@ -8,8 +8,8 @@
 namespace hetero {
 
 // Bytes that native code leaves unreserved under such a limit. Go's runtime ends the process if it cannot reserve
-// memory, and so does oneDNN's code generator. Go's heap grows in steps of 4 MiB.
-constexpr int64_t kHeadroom = 16 << 20;
+// memory, and so does oneDNN's code generator. Go's heap grows in steps of 4 to 8 MiB.
+constexpr int64_t kHeadroom = 12 << 20;
 
 // Reports whether RLIMIT_AS or RLIMIT_DATA limits this process.
 bool addresses_limited();
