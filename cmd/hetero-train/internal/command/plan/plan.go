@@ -440,7 +440,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
 	}
-	if r.LargestFit == 0 {
+	if r.LargestFit == 0 && slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return !one.Fits }) {
 		least, err := footprint(p.unit())
 		if err != nil {
 			return r, err
