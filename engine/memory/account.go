@@ -138,8 +138,8 @@ func (a Account) Short() string {
 		Size(a.Limit.Bytes), a.Limit.Source, list(parts))
 }
 
-// Raise returns the advice to raise the limit of the process so far that the account fits. It returns "" if only another
-// limit is too low, or if the account fits.
+// Raise returns the advice to raise the limit of the process so far that the account fits. It returns "" if the account
+// fits, or if only another limit is too low.
 func (a Account) Raise() string {
 	if a.DeviceLimit > 0 && a.DeviceBytes() > a.DeviceLimit || a.Limit.Bytes == 0 || a.HostBytes() <= a.Limit.Bytes {
 		return ""

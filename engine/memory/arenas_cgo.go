@@ -49,7 +49,7 @@ import "C"
 // this process and its C library is glibc. Otherwise glibc reserves 64 MiB of addresses for each thread.
 func OneArena() bool { return C.has_one_arena() != 0 }
 
-// ThreadStack returns the bytes of addresses that the stack of a thread takes, or 0 if they are unknown. If RLIMIT_AS or
-// RLIMIT_DATA limits this process, this is at most 2 MiB, the size that glibc uses without a limit of the stack. The
+// ThreadStack returns the bytes of addresses that the stack of a thread takes, or 0 if they are unknown. If RLIMIT_AS
+// or RLIMIT_DATA limits this process, this is at most 2 MiB, the size that glibc uses without a limit of the stack. The
 // usual limit of the stack is 8 MiB, and the number of threads varies from run to run.
 func ThreadStack() int64 { return int64(C.stack_of_threads()) }

@@ -43,7 +43,7 @@ static void refuse(const char *name, double mib, char flag, long least_mib) {
 	_exit(6); // exit.Device
 }
 
-// Runs before Go's runtime starts. The runtime would end the process with a stack trace if it cannot reserve its memory.
+// Runs before Go's runtime starts, which ends the process with a stack trace if it cannot reserve its memory.
 __attribute__((constructor)) static void want_addresses_of_go(void) {
 	double mib = 0;
 	if (limited(RLIMIT_AS, &mib)) {

@@ -48,12 +48,11 @@ func TestALimitOfTheProcessLimitsBatchesOfACPU(t *testing.T) {
 // With any limit of addresses, the program works, or refuses with the limit and a larger value. oneDNN and Go's runtime
 // would crash, because they do not check whether they get memory.
 func TestNoLimitOfAddressesCrashesTheProgram(t *testing.T) {
-	t.Parallel()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	p := buildProgram(t)
 	named := regexp.MustCompile(`RLIMIT_(DATA|AS).*ulimit -[dv] (\d+)`)
-	for _, limit := range []string{"-d 45000", "-d 100000", "-d 160000", "-d 220000", "-d 260000", "-d 300000", "-d 400000",
-		"-v 600000", "-v 1000000", "-v 1250000", "-v 1480000", "-v 1600000", "-v 2000000"} {
+	for _, limit := range []string{"-d 45000", "-d 100000", "-d 160000", "-d 230000", "-d 300000", "-v 600000",
+		"-v 1000000", "-v 1250000", "-v 1480000", "-v 1700000"} {
 		for _, command := range []string{"plan", "train"} {
 			out, err := exec.Command("/bin/sh", "-c", `ulimit -c 0 && ulimit `+limit+` && exec "$@"`, "sh", p.path,
 				command, "-c", p.config, "--set", "device.kind=cpu", "--set", "data.image_size=32", "--set",

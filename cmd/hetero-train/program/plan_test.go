@@ -135,7 +135,7 @@ func TestPlanRefuses(t *testing.T) {
 
 // A plan must draw no initial values: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
 func TestPlanDrawsNoInitialValues(t *testing.T) {
-	args := []string{"plan", "--device", "reference", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
+	args := []string{"plan", "--device", "reference", "--memory", "64GiB", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
 		"--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -34,7 +34,8 @@ func TestTooFewAddressesAreRefused(t *testing.T) {
 	dev := open(t, device.Options{Threads: 1})
 	compile := func(channels int) error {
 		conv := smallConv{4, channels, 17, 17, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false}.op()
-		in := []device.TensorSpec{device.Spec(tensor.F32, 4, channels, 17, 17), device.Spec(tensor.F32, 32, channels, 3, 3)}
+		in := []device.TensorSpec{device.Spec(tensor.F32, 4, channels, 17, 17),
+			device.Spec(tensor.F32, 32, channels, 3, 3)}
 		out, err := conv.Infer(in)
 		if err != nil {
 			t.Fatal(err)

@@ -282,8 +282,8 @@ func (r *Replica) tooLarge(share, fit int, need, free int64) error {
 	return e
 }
 
-// promised returns the number of samples that a refusal of share samples names. The next run must accept this number, so
-// it is smaller than fit if the next process may reserve more addresses.
+// promised returns the number of samples that a refusal of share samples names. The next run must accept this number.
+// It is smaller than fit if the next process may reserve more addresses.
 func (r *Replica) promised(share, fit int) (int, error) {
 	spread := r.limit.Spread()
 	if spread == 0 || fit == 0 {

@@ -22,7 +22,8 @@ func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 	}{{false, 2, true}, {false, 0, false}, {true, 0, false}} {
 		err := Classify(context.Background(), &replica.MemoryError{Samples: 4, Fit: c.fit, Account: &account,
 			Model: c.model, Err: device.ErrOutOfMemory})
-		if advised := strings.Contains(err.Error(), "lower data.batch_size"); Code(err) != Device || advised != c.advice {
+		advised := strings.Contains(err.Error(), "lower data.batch_size")
+		if Code(err) != Device || advised != c.advice {
 			t.Errorf("%+v: got exit code %d and %q", c, Code(err), err)
 		}
 	}

@@ -63,9 +63,10 @@ std::string refusal_of(int64_t bytes) {
   }
   std::string text = "the system did not grant " + std::to_string(bytes) + " bytes";
   if (!lowest || least >= bytes + kHeadroom) return text;
-  return text + ": " + lowest->name + " permits " + mib(bytes_of(*lowest)) + " of addresses, this process has reserved " +
-         mib(held(*lowest)) + ", and " + mib(kHeadroom) + " stay free for Go's runtime; raise the limit (ulimit -" +
-         lowest->flag + ")";
+  const int64_t limit = bytes_of(*lowest), want = limit - least + bytes + kHeadroom;
+  return text + ": " + lowest->name + " permits " + mib(limit) + " of addresses, this process has reserved " +
+         mib(limit - least) + ", and " + mib(kHeadroom) + " stay free for Go's runtime; raise the limit (ulimit -" +
+         lowest->flag + ' ' + std::to_string((want + 1023) / 1024) + " for this step)";
 }
 
 void want_addresses(int64_t bytes) {

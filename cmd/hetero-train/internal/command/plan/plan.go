@@ -50,6 +50,8 @@ a step from the GPU's data sheet, without data loading and exchanges between ran
 predictions for other GPUs, types, models and batches are extrapolated. The plan does not contain the scratch memory of products
 and convolutions.
 
+If not even one sample fits, the command states the memory that one sample needs, and ends with exit code 6.
+
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 
 If the program cannot load native libraries, device.kind = "auto" plans for the reference device, with a warning.`
