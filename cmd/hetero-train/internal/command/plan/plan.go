@@ -21,7 +21,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
 	"github.com/hetero-train/hetero-train/engine/device/gpumodel"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -447,7 +446,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		if err != nil {
 			return r, err
 		}
-		r.refusal = &replica.MemoryError{Samples: least.Samples, Account: &least.Account, Err: device.ErrOutOfMemory}
+		r.refusal = &replica.MemoryError{Samples: least.Samples, Account: &least.Account}
 	}
 	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {
 		r.ReservedFor = min(micro, r.LargestFit)
