@@ -62,7 +62,9 @@ func (r *Replica) allocate() (err error) {
 		r.plans.free = max(most-used, 1)
 	}
 	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 {
-		r.limit, r.plans.scarce = h.Limit, h.Limit.Addresses
+		if r.limit, r.plans.scarce = h.Limit, h.Limit.Addresses; r.plans.scarce {
+			r.plans.capacity = min(r.plans.capacity, scarcePlans)
+		}
 		r.plans.hostLoad = func(p *plans) float64 {
 			return float64(r.account(p).HostBytes()-r.spread()) / float64(r.limit.Bytes)
 		}
