@@ -34,9 +34,42 @@ type Limit struct {
 	// Addresses is set if reserved addresses also count against the limit. The kernel cannot reclaim anything when such
 	// a limit is reached.
 	Addresses bool `json:"addresses,omitempty"`
+	// Flag is the option of the shell's ulimit that sets the limit of addresses; "": Addresses is not set
+	Flag string `json:"-"`
+	// Excluded is the part of the limit of addresses that is not in Bytes: addresses that the process reserves without
+	// using them, now and later
+	Excluded int64 `json:"excluded_bytes,omitempty"`
+	tensors  bool  // Own.Tensors
 	// Hard is the number of bytes that the process may use if the machine swaps and reclaims caches; 0: not more than
 	// Bytes
 	Hard int64 `json:"hard_bytes,omitempty"`
+}
+
+// addressSpread is the assumed maximum difference between the addresses that two processes of the same program reserve,
+// in bytes. A run reads images before it determines its memory, and a plan does not.
+const addressSpread = 36 << 20
+
+// Spread returns the bytes of a limit of addresses that a promise must leave free, because the next process may reserve
+// that much more. For other limits, it returns 0.
+func (l Limit) Spread() int64 {
+	if !l.Addresses {
+		return 0
+	}
+	return addressSpread
+}
+
+// Raise returns the advice to raise a limit of addresses so far that the process may use the given number of bytes. It
+// returns "" for other limits.
+func (l Limit) Raise(bytes int64) string {
+	if l.Flag == "" {
+		return ""
+	}
+	if l.tensors {
+		bytes += bytes/(tensorSpread-1) + 1
+	}
+	least := bytes + l.Excluded + l.Spread()
+	return fmt.Sprintf("raise the limit to at least %s (ulimit %s %d), or remove it (ulimit %s unlimited)", Size(least),
+		l.Flag, (least+1023)>>10, l.Flag)
 }
 
 // Sum returns the sum of parts, bytes.
@@ -103,6 +136,15 @@ func (a Account) Short() string {
 	}
 	return fmt.Sprintf("%s of memory, but this process may use only %s (%s): %s", Size(a.HostBytes()),
 		Size(a.Limit.Bytes), a.Limit.Source, list(parts))
+}
+
+// Raise returns the advice to raise the limit of the process so far that the account fits. It returns "" if the account
+// fits, or if only another limit is too low.
+func (a Account) Raise() string {
+	if a.DeviceLimit > 0 && a.DeviceBytes() > a.DeviceLimit || a.Limit.Bytes == 0 || a.HostBytes() <= a.Limit.Bytes {
+		return ""
+	}
+	return a.Limit.Raise(a.HostBytes())
 }
 
 // String lists the parts of at least 0.1 MiB.

@@ -28,7 +28,8 @@ type Own struct {
 	Threads int // largest number of threads of this process; 0: unknown
 	// OneArena is set if malloc reserves no addresses for threads ([OneArena]).
 	OneArena bool
-	Tensors  bool // the device allocates tensors on Go's heap
+	Stack    int64 // addresses of the stack of a thread, bytes ([ThreadStack]); 0: that of proc/self/limits
+	Tensors  bool  // the device allocates tensors on Go's heap
 }
 
 // Hidden is the entry of Sharers.PIDs for a rank whose process this process does not see.
@@ -39,7 +40,12 @@ const (
 	// HeapSpread is the number of bytes by which Go's heap may exceed its account. The heap grows in steps of 4 to 8
 	// MiB, and the runtime keeps the addresses of freed memory. With a HeapSpread of 8 MiB, 2 of 5 runs with the
 	// largest batch ended with "out of memory".
-	HeapSpread     = 32 << 20
+	HeapSpread = 40 << 20
+	// KernelBytes is the number of bytes that must be free whenever the CPU device compiles a kernel, also for a
+	// checkpoint. It is more than the sum of kCompileBytes of engine/device/cpu/src/api.cc and kHeadroom of
+	// engine/device/native/src/headroom.h: the device refuses to compile with less. Without it, a run with the largest
+	// batch of ResNet-50 trained, and then could not save its weights.
+	KernelBytes    = 24 << 20
 	unknownThreads = 8       // threads that are assumed to start if their number is unknown
 	unlimitedStack = 2 << 20 // glibc's stack of a thread if RLIMIT_STACK is unlimited
 	// mallocBytes is only address space: each thread that calls malloc of glibc reserves 64 MiB.
@@ -48,12 +54,12 @@ const (
 
 // later returns the bytes that the process will still reserve without using them, divided into data and other
 // addresses. threads is the number of its threads, and stack the size of the stack of a thread.
-func (o Own) later(threads, stack int64) (data, other int64) {
+func (o Own) later(threads, stack int64, heap goHeap) (data, other int64) {
 	coming := int64(unknownThreads)
 	if o.Threads > 0 {
 		coming = max(int64(o.Threads)-threads, 0)
 	}
-	data, other = HeapSpread+coming*stack, ArenaBytes
+	data, other = HeapSpread+KernelBytes+coming*stack, heap.later()
 	if !o.OneArena {
 		other += mallocBytes
 	}
@@ -116,12 +122,14 @@ func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 	own, _ := Resident(root, 0)
 	for _, a := range ListAddresses(root, o) {
 		// Reserved but unused addresses also count against these limits.
-		bytes := max(a.Limit-a.Held+own-a.Later, 1)
+		excluded := a.Held - own + a.Later
+		bytes := a.Limit - excluded
 		if o.Tensors {
 			bytes -= bytes / tensorSpread
 		}
-		if !limited || bytes < lowest.Bytes {
-			lowest, limited = Limit{Bytes: bytes, Source: a.Source, Ranks: 1, Addresses: true}, true
+		if bytes = max(bytes, 1); !limited || bytes < lowest.Bytes {
+			lowest, limited = Limit{Bytes: bytes, Source: a.Source, Ranks: 1, Addresses: true, Flag: a.Flag,
+				Excluded: excluded, tensors: o.Tensors}, true
 		}
 	}
 	return lowest, limited
@@ -155,11 +163,14 @@ func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 // ListAddresses returns the state of RLIMIT_AS and of RLIMIT_DATA, without a limit that is not set.
 func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	status := readStatus(root, 0)
-	stack, known := resourceLimit(root, "Max stack size")
-	if !known {
-		stack = unlimitedStack
+	stack := o.Stack
+	if stack == 0 {
+		var known bool
+		if stack, known = resourceLimit(root, "Max stack size"); !known {
+			stack = unlimitedStack
+		}
 	}
-	data, other := o.later(status["Threads"], stack)
+	data, other := o.later(status["Threads"], stack, readGoHeap(root))
 	later := []int64{data + other, data} // in the order of addressLimits
 	for i, r := range addressLimits {
 		if limit, ok := resourceLimit(root, r.name); ok {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -133,9 +134,14 @@ func TestLimitIsTheSmallest(t *testing.T) {
 		{"address space", with(map[string]string{"proc/self/limits": "Limit   Soft Limit   Hard Limit   Units\n" +
 			"Max data size             unlimited            unlimited            bytes\n" +
 			"Max address space         1073741824           unlimited            bytes\n"}), one,
-			Limit{Bytes: (1024-200-32-64-8*2-512)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
+			Limit{Bytes: (1024-200-40-24-64-8*2-512)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true,
+				Flag: "-v", Excluded: (200+40+24+64+8*2+512)*mib - statusHolds}},
 		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
-			Limit{Bytes: (512-100-32-8*2)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true}},
+			Limit{Bytes: (512-100-40-24-8*2)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true,
+				Flag: "-d", Excluded: (100+40+24+8*2)*mib - statusHolds}},
+		{"data that is all reserved", with(map[string]string{"proc/self/limits": "Max data size   104857600   unlimited   bytes\n"}),
+			one, Limit{Bytes: 1, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true, Flag: "-d",
+				Excluded: (100+40+24+8*2)*mib - statusHolds}},
 		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 7340032 kB\n"}),
 			two, group((1024+88)/2, 2, "memory available on the machine")},
 		{"a machine with swap and other caches", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 4194304 kB\nShmem: 1048576 kB\nSwapFree: 2097152 kB\n"}),
@@ -156,7 +162,7 @@ func TestAddressesOfTheProcess(t *testing.T) {
 	limits := "Max data size 209715200 unlimited bytes\nMax address space 314572800 unlimited bytes\n"
 	root := files(map[string]string{"proc/self/status": status, "proc/self/limits": limits})
 	want := Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 200 * mib, Held: 100 * mib, // both have 100 MiB left
-		Later: HeapSpread + unknownThreads*unlimitedStack}
+		Later: HeapSpread + KernelBytes + unknownThreads*unlimitedStack}
 	if got, limited := ReadAddresses(root); !limited || got.Left() != want.Left() || got.Limit-got.Held != 100*mib {
 		t.Errorf("got %+v, %v, want %+v", got, limited, want)
 	}
@@ -172,8 +178,70 @@ func TestAddressesOfTheProcess(t *testing.T) {
 	root = files(map[string]string{"proc/self/status": "VmSize: 204800 kB\nVmData: 102400 kB\nThreads: 6\n",
 		"proc/self/limits": limits + "Max stack size 8388608 unlimited bytes\n"})
 	list := ListAddresses(root, Own{Threads: 14, OneArena: true})
-	if later := int64(96 * mib); len(list) != 2 || list[1].Later != later || list[0].Later != later+ArenaBytes {
-		t.Errorf("got %+v, want 96 MiB of data later", list)
+	if later := int64(128 * mib); len(list) != 2 || list[1].Later != later || list[0].Later != later+ArenaBytes {
+		t.Errorf("got %+v, want 128 MiB of data later", list)
+	}
+	list = ListAddresses(root, Own{Threads: 14, OneArena: true, Stack: 2 * mib})
+	if later := int64(80 * mib); list[1].Later != later || list[0].Later != later+ArenaBytes {
+		t.Errorf("with small stacks: got %+v, want 80 MiB of data later", list)
+	}
+}
+
+// The advice names the limit with which an account fits exactly, and the next process may reserve more.
+func TestARefusalNamesTheLimitThatIsEnough(t *testing.T) {
+	const held = 100 * mib
+	status := map[string]string{"proc/self/status": "VmSize: 204800 kB\nVmData: 102400 kB\nRssAnon: 40960 kB\nThreads: 6\n"}
+	for _, tensors := range []bool{false, true} {
+		limitOf := func(bytes int64) Limit {
+			status["proc/self/limits"] = fmt.Sprintf("Max data size %d unlimited bytes\n", bytes)
+			l, limited := ReadAddressLimit(files(status), Own{Threads: 6, Tensors: tensors})
+			if !limited {
+				t.Fatal("got no limit")
+			}
+			return l
+		}
+		account := Account{Unified: true, Host: []Part{{"program", 300 * mib}}, Limit: limitOf(held)}
+		advice := account.Raise()
+		var kib int64
+		if _, err := fmt.Sscanf(advice[strings.Index(advice, "ulimit -d"):], "ulimit -d %d", &kib); err != nil {
+			t.Fatalf("got %q, %v", advice, err)
+		}
+		account.Limit = limitOf(kib<<10 - account.Limit.Spread())
+		if !account.Fits() || account.Raise() != "" {
+			t.Errorf("tensors %v: with ulimit -d %d, the account does not fit: %s", tensors, kib, account.Short())
+		}
+		if account.Limit = limitOf(kib<<10 - account.Limit.Spread() - 2048); account.Fits() {
+			t.Errorf("tensors %v: with 2 KiB less than ulimit -d %d, the account fits", tensors, kib)
+		}
+	}
+	if got := (Account{Host: []Part{{"program", 2}}, Limit: Limit{Bytes: 1, Source: "memory.max"}}).Raise(); got != "" {
+		t.Errorf("a control group: got %q", got)
+	}
+}
+
+// The sum of reserved and later addresses does not depend on the place where the heap begins in its first arena.
+func TestTheStartOfTheHeapDoesNotMatter(t *testing.T) {
+	const base = 0x2226c0000000
+	maps := func(before, used, arenas int64) []byte {
+		at, end := base+before*mib, base+arenas*ArenaBytes
+		return fmt.Appendf(nil, "00400000-00412000 r-xp 00000000 fe:00 9 /program\n%x-%x ---p 00000000 00:00 0\n"+
+			"%x-%x rw-p 00000000 00:00 0\n%x-%x ---p 00000000 00:00 0\n7f7d4abef000-7f7d4b3ef000 rw-p 00000000 00:00 0\n",
+			base, at, at, at+used*mib, at+used*mib, end)
+	}
+	for _, c := range []struct{ before, used, arenas, sum int64 }{
+		{4, 8, 1, 2}, {50, 8, 1, 2}, {60, 8, 2, 2}, {4, 24, 1, 2}, {4, 25, 1, 3}, {60, 40, 2, 3},
+	} {
+		h := heapAround(maps(c.before, c.used, c.arenas), base+uint64(c.before*mib)+5)
+		if h.reserved != c.arenas*ArenaBytes || h.reserved+h.later() != c.sum*ArenaBytes ||
+			h.reserved-h.unused != c.used*mib {
+			t.Errorf("%+v: got %+v and %d MiB later", c, h, h.later()/mib)
+		}
+	}
+	if h := heapAround(maps(4, 8, 1), 5); h != (goHeap{}) || h.later() != ArenaBytes {
+		t.Errorf("an address without a mapping: got %+v", h)
+	}
+	if h := readGoHeap(System()); h != (goHeap{}) && h.reserved%ArenaBytes != 0 {
+		t.Errorf("this process: got %+v, want whole arenas", h)
 	}
 }
 

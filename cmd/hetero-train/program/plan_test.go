@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,8 +18,13 @@ func planned(t *testing.T, args ...string) plan.Report {
 	t.Helper()
 	o := execute(append([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--json"}, args...))
 	var r plan.Report
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
-		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
+	err := json.Unmarshal([]byte(o.stdout), &r)
+	want := exit.Done
+	if r.LargestFit == 0 {
+		want = exit.Device
+	}
+	if err != nil || o.code != want {
+		t.Fatalf("%q: exit code %d, want %d, %v\n%s", args, o.code, want, err, o.stderr)
 	}
 	return r
 }
@@ -54,6 +60,11 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	}
 	if tiny := planned(t, "--memory", "1MiB"); tiny.LargestFit != 0 || tiny.Ranks[0].Fits {
 		t.Errorf("1 MiB: got a largest micro-batch of %d", tiny.LargestFit)
+	}
+	refusal := regexp.MustCompile(`error: a micro-batch of 1 samples needs \d\S* MiB of memory, but this process may use only 1.0 MiB \(--memory\): .*: no number of samples fits\n$`)
+	o := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--memory", "1MiB"})
+	if o.code != exit.Device || !refusal.MatchString(o.stderr) || !strings.Contains(o.stdout, "0 samples") {
+		t.Errorf("1 MiB: got exit code %d, %q", o.code, o.stderr)
 	}
 	if asked := planned(t, "--samples", "3,5"); len(asked.Table) != 2 || asked.Table[1].Samples != 5 {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
@@ -124,7 +135,7 @@ func TestPlanRefuses(t *testing.T) {
 
 // A plan must draw no initial values: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
 func TestPlanDrawsNoInitialValues(t *testing.T) {
-	args := []string{"plan", "--device", "reference", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
+	args := []string{"plan", "--device", "reference", "--memory", "64GiB", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
 		"--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -115,7 +115,8 @@ func TestAMeterEndsWithItsScope(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "meter")
 	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-fopenmp", "-DHT_OWN_TEAM=1", "-Isrc", "-I../native",
 		"-I../native/src", "-rdynamic", "-o", program,
-		"testdata/meter_main.cc", "src/team.cc", "src/crew.cc", "-ldl", "-lpthread").CombinedOutput(); err != nil {
+		"testdata/meter_main.cc", "src/team.cc", "src/crew.cc", "../native/src/headroom.cc",
+		"-ldl", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(program).CombinedOutput()

@@ -62,7 +62,9 @@ func (r *Replica) allocate() (err error) {
 		r.plans.free = max(most-used, 1)
 	}
 	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 {
-		r.limit, r.plans.scarce = h.Limit, h.Limit.Addresses
+		if r.limit, r.plans.scarce = h.Limit, h.Limit.Addresses; r.plans.scarce {
+			r.plans.capacity = min(r.plans.capacity, scarcePlans)
+		}
 		r.plans.hostLoad = func(p *plans) float64 {
 			return float64(r.account(p).HostBytes()-r.spread()) / float64(r.limit.Bytes)
 		}
@@ -131,8 +133,12 @@ type MemoryError struct {
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
 	if e.Model {
-		return fmt.Sprintf("the model without activations needs %s: no number of samples fits: use a smaller model, an optimizer with less state (optimizer.name), or raise the limit",
-			e.Account.Short())
+		raise := "raise the limit"
+		if more := e.Account.Raise(); more != "" {
+			raise = more + "; activations need more: hetero-train plan names the least limit"
+		}
+		return fmt.Sprintf("the model without activations needs %s: no number of samples fits: use a smaller model, an optimizer with less state (optimizer.name), or %s",
+			e.Account.Short(), raise)
 	}
 	if e.Together && e.Account == nil {
 		return e.Err.Error()
@@ -142,8 +148,16 @@ func (e *MemoryError) Error() string {
 			e.Account.Short())
 	}
 	if e.Account != nil && !e.Account.Fits() {
-		return fmt.Sprintf("a micro-batch of %d samples needs %s: at most %d samples fit", e.Samples, e.Account.Short(),
-			e.Fit)
+		text := fmt.Sprintf("a micro-batch of %d samples needs %s: at most %d samples fit", e.Samples,
+			e.Account.Short(), e.Fit)
+		if e.Fit == 0 {
+			text = fmt.Sprintf("a micro-batch of %d samples needs %s: no number of samples fits", e.Samples,
+				e.Account.Short())
+		}
+		if raise := e.Account.Raise(); raise != "" {
+			text += "; " + raise
+		}
+		return text
 	}
 	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit",
 		e.Samples,

@@ -273,10 +273,27 @@ func (r *Replica) tooLarge(share, fit int, need, free int64) error {
 	if err != nil {
 		return err
 	}
+	if e.Fit, err = r.promised(share, fit); err != nil {
+		return err
+	}
 	if e.Account = &f.Account; e.Account.DeviceLimit == 0 && free > 0 {
 		e.Account.DeviceLimit = free + r.fixedBytes()
 	}
 	return e
+}
+
+// promised returns the number of samples that a refusal of share samples names. The next run must accept this number.
+// It is smaller than fit if the next process may reserve more addresses.
+func (r *Replica) promised(share, fit int) (int, error) {
+	spread := r.limit.Spread()
+	if spread == 0 || fit == 0 {
+		return fit, nil
+	}
+	limit := r.limit.Bytes
+	defer func() { r.limit.Bytes = limit }()
+	r.limit.Bytes = max(limit-spread, 1)
+	promised, _, err := r.plans.fit(share, r.opts.wholeGroup(), r.plans.free)
+	return min(promised, fit), err
 }
 
 // rules returns the rules that the shares of several ranks must satisfy.

@@ -106,6 +106,10 @@ type planMemory struct {
 // kernels and programs of each share take some megabytes.
 const cachedPlans = 32
 
+// scarcePlans is the largest capacity if the address space of the process is limited: plans of the current shares, and
+// of the next ones. The account contains the kernels of one set of plans, which reserve tens of megabytes.
+const scarcePlans = 2
+
 // planCache compiles the plans of a replica and binds them to memory. It keeps the plans of recently used shares. Its
 // methods are safe for concurrent use. It does not communicate with other ranks.
 type planCache struct {

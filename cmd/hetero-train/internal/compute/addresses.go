@@ -37,7 +37,7 @@ func (k *Rank) CheckAddresses() error {
 	}
 	threads := process.MostThreads(process.DeviceThreads(kind, k.Process.Cfg, opts), opts.Assignment.WorldSize > 1)
 	for _, a := range memory.ListAddresses(memory.System(),
-		memory.Own{Threads: threads, OneArena: memory.OneArena()}) {
+		memory.Own{Threads: threads, OneArena: memory.OneArena(), Stack: memory.ThreadStack()}) {
 		if err := checkAddresses(a, threads); err != nil {
 			return err
 		}

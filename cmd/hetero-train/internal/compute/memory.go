@@ -36,7 +36,7 @@ func (k *Rank) HostLimit() memory.Limit {
 func (k *Rank) Own(several bool) memory.Own {
 	info := k.Device.Info()
 	return memory.Own{Threads: process.MostThreads(info.Threads, several), OneArena: memory.OneArena(),
-		Tensors: onGoHeap(info)}
+		Stack: memory.ThreadStack(), Tensors: onGoHeap(info)}
 }
 
 // onGoHeap reports whether a device allocates tensors on Go's heap.
@@ -113,7 +113,7 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	limit := k.HostLimit()
 	if limit.Addresses { // limit already excludes the addresses of mapped files
 		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
-		reserved := limit.Bytes - now.Bytes
+		reserved := now.Excluded - limit.Excluded
 		// Go's heap will reuse addresses whose memory it has released since HostLimit measured, for batches and files.
 		// This applies to a run, which reads samples before this measurement. A plan reads no samples, and must not
 		// promise more memory because of its own garbage.

@@ -214,7 +214,7 @@ func Classify(ctx context.Context, err error) error {
 		errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged),
 		errors.Is(err, handshake.ErrIntercepted):
 		return With(Communication, err)
-	case is(new(*replica.MemoryError)) && modelAlone(err):
+	case is(new(*replica.MemoryError)) && nothingFits(err):
 		return With(Device, err) // not Usage: a smaller batch would not help
 	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",
@@ -231,8 +231,8 @@ func refusedData(err error) bool {
 	return errors.As(err, &e) && e.Refusal() == rendezvous.RefusedData
 }
 
-// modelAlone reports whether err states that the model alone does not fit into memory.
-func modelAlone(err error) bool {
+// nothingFits reports whether err states that the model alone, or a single sample, does not fit into memory.
+func nothingFits(err error) bool {
 	var e *replica.MemoryError
-	return errors.As(err, &e) && e.Model
+	return errors.As(err, &e) && (e.Model || e.Account != nil && e.Fit == 0 && !e.Together)
 }

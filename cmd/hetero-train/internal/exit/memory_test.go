@@ -15,11 +15,16 @@ import (
 func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 	account := memory.Account{Unified: true, Limit: memory.Limit{Bytes: 10, Source: "x"},
 		Device: []memory.Part{{Name: "weights", Bytes: 20}}}
-	for _, model := range []bool{false, true} {
-		err := Classify(context.Background(),
-			&replica.MemoryError{Samples: 4, Account: &account, Model: model, Err: device.ErrOutOfMemory})
-		if advised := strings.Contains(err.Error(), "lower data.batch_size"); Code(err) != Device || advised == model {
-			t.Errorf("model alone %v: got exit code %d and %q", model, Code(err), err)
+	for _, c := range []struct {
+		model  bool
+		fit    int
+		advice bool
+	}{{false, 2, true}, {false, 0, false}, {true, 0, false}} {
+		err := Classify(context.Background(), &replica.MemoryError{Samples: 4, Fit: c.fit, Account: &account,
+			Model: c.model, Err: device.ErrOutOfMemory})
+		advised := strings.Contains(err.Error(), "lower data.batch_size")
+		if Code(err) != Device || advised != c.advice {
+			t.Errorf("%+v: got exit code %d and %q", c, Code(err), err)
 		}
 	}
 }

@@ -14,6 +14,7 @@
 
 #include "choice_file.h"
 #include "choice_sample.h"
+#include "headroom.h"
 #include "isa.h"
 #include "machine.h"
 #include "memory.h"
@@ -65,7 +66,7 @@ private:
   void *take(int64_t bytes) {
     bytes = std::max<int64_t>(bytes, 64);
     void *p = allocate(bytes);
-    if (!p) throw OutOfMemory("the system could not allocate " + std::to_string(bytes) + " bytes");
+    if (!p) throw OutOfMemory(refusal_of(bytes));
     memory_.emplace_back(p, Release{bytes});
     return p;
   }

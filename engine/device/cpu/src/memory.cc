@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "headroom.h"
+
 namespace hetero {
 
 namespace {
@@ -21,6 +23,7 @@ void *allocate(int64_t bytes) {
   size_t n = static_cast<size_t>(bytes);
   if (n < kBig) return std::aligned_alloc(64, round_up(n ? n : 1, 64));
   size_t length = round_up(n, kHuge), mapped = length + kHuge;
+  if (addresses_limited()) mapped += kHeadroom; // released again below, so that this much stays free
   void *p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   auto start = reinterpret_cast<uintptr_t>(p), aligned = round_up(start, kHuge);

@@ -4,6 +4,7 @@
 #if HT_HAVE_ONEDNN
 
 #include <array>
+#include <exception>
 
 #include "layout.h"
 #include "status.h"
@@ -167,6 +168,7 @@ struct SplitGradient : Kernel {
     int64_t first; // index of the part's first sample
     // Offsets in the workspace of the sums (not for the first part), and of the scratch memory of the chain.
     int64_t sums, scratch;
+    std::exception_ptr failure; // of this run; an exception must not leave a part of a parallel region
   };
   std::vector<std::unique_ptr<Part>> parts;
   int64_t sample_bytes[2]; // bytes of one sample of src and of diff_dst
@@ -182,8 +184,15 @@ struct SplitGradient : Kernel {
                      static_cast<char *>(args.in[1]) + p.first * sample_bytes[1]};
       void *out[2] = {nullptr, nullptr};
       for (size_t o = 0; o < out_bytes.size(); o++) out[o] = i == 0 ? args.out[o] : sum(workspace, p, o);
-      p.chain.run({in, out, workspace + p.scratch, nullptr});
+      p.failure = nullptr;
+      try {
+        p.chain.run({in, out, workspace + p.scratch, nullptr});
+      } catch (...) {
+        p.failure = std::current_exception();
+      }
     }
+    for (const auto &p : parts)
+      if (p->failure) std::rethrow_exception(p->failure);
     for (size_t o = 0; o < out_bytes.size(); o++) add(static_cast<float *>(args.out[o]), workspace, o);
   }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "headroom.h"
 #include "status.h"
 
 #if HT_OWN_TEAM
@@ -120,15 +121,17 @@ public:
   }
   // Starts the threads with signals blocked, because Go's signal handlers expect the stacks of Go's threads.
   void hire() {
+    threads_.reserve(size_t(size_));
+    want_addresses((size_ - 1) * stack_bytes());
     sigset_t blocked, before;
     sigfillset(&blocked);
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int failure = 0;
     for (int i = 1; i < size_ && !failure; i++) {
-      auto *start = new Start{this, i};
+      auto *start = new (std::nothrow) Start{this, i};
       pthread_t t;
-      failure = pthread_create(&t, nullptr, work, start);
+      failure = start ? pthread_create(&t, nullptr, work, start) : ENOMEM;
       if (failure)
         delete start;
       else
@@ -231,6 +234,15 @@ private:
     std::unique_ptr<Start> start(static_cast<Start *>(p));
     start->team->serve(start->index);
     return nullptr;
+  }
+
+  static int64_t stack_bytes() {
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    if (pthread_attr_init(&attributes)) return 0;
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+    return int64_t(bytes);
   }
 
   // Returns the bit of a thread in the mask of threads to wake. Threads that are not called continue to sleep.

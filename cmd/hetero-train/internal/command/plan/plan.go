@@ -49,6 +49,8 @@ a step from the GPU's data sheet, without data loading and exchanges between ran
 predictions for other GPUs, types, models and batches are extrapolated. The plan does not contain the scratch memory of products
 and convolutions.
 
+If not even one sample fits, the command states the memory that one sample needs, and ends with exit code 6.
+
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 
 If the program cannot load native libraries, device.kind = "auto" plans for the reference device, with a warning.`
@@ -119,8 +121,10 @@ type Report struct {
 	BackwardFLOPs int64               `json:"backward_flops"`
 	Table         []replica.Footprint `json:"table"` // memory of one rank, by its number of samples
 	// largest number of samples of one rank that fits into memory; 0: none fits
-	LargestFit int        `json:"largest_micro_batch"`
-	Ranks      []rankPlan `json:"ranks"`
+	LargestFit int `json:"largest_micro_batch"`
+	// refusal states the memory that the smallest micro-batch needs, if LargestFit is 0.
+	refusal *replica.MemoryError
+	Ranks   []rankPlan `json:"ranks"`
 	// Reserved is the memory that each rank reserves in a run of several ranks. It is enough for ReservedFor samples.
 	// Within this memory, balancing can change shares without new allocations. With balance.fixed_shares, Reserved is
 	// 0.
@@ -191,9 +195,14 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 		return err
 	}
 	if f.json {
-		return show.JSON(a.Env.Stdout, r)
+		err = show.JSON(a.Env.Stdout, r)
+	} else {
+		err = r.write(a.Env.Stdout)
 	}
-	return r.write(a.Env.Stdout)
+	if err == nil && r.refusal != nil {
+		err = r.refusal
+	}
+	return err
 }
 
 // planning is the state of the command while it plans a configuration.
@@ -213,7 +222,7 @@ type planning struct {
 // open opens the device and determines the number of classes.
 func (p *planning) open(ctx context.Context, size int64) error {
 	p.start, _ = memory.Resident(memory.System(), 0)
-	if err := p.openDevice(ctx); err != nil {
+	if err := p.openDevice(ctx, size); err != nil {
 		return err
 	}
 	p.setLimits(size)
@@ -226,8 +235,9 @@ func (p *planning) open(ctx context.Context, size int64) error {
 	return nil
 }
 
-// openDevice opens the configured device, or the model of a GPU, and settles the element type.
-func (p *planning) openDevice(ctx context.Context) error {
+// openDevice opens the configured device, or the model of a GPU, and settles the element type. The parameter size is
+// that of setLimits.
+func (p *planning) openDevice(ctx context.Context, size int64) error {
 	if p.gpu != nil {
 		dev, err := gpumodel.Open(*p.gpu)
 		if err != nil {
@@ -241,7 +251,11 @@ func (p *planning) openDevice(ctx context.Context) error {
 			"because", err)
 	}
 	p.run.Rank.HoldHeap()
-	if err := compute.CheckStart(); err != nil {
+	check := p.run.Rank.CheckAddresses
+	if size > 0 { // the plan is for a process with another limit
+		check = compute.CheckStart
+	}
+	if err := check(); err != nil {
 		return err
 	}
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {
@@ -276,11 +290,6 @@ func (p *planning) openData(ctx context.Context) error {
 	return nil
 }
 
-// addressSpread is the assumed maximum difference between the address space that plan reserves and that of a run, in
-// bytes. Measured differences were 1 to 17 MiB. With images, which a run reads before it determines its memory, they
-// were up to 26 MiB. With this reserve, a run accepts the largest batch size of its plan.
-const addressSpread = 36 << 20
-
 // setLimits determines the memory that a rank may use. The value of --memory is size: the memory of the device, or of
 // the process if the device computes in host memory. If size is 0, the memory is that of this machine.
 func (p *planning) setLimits(size int64) {
@@ -295,13 +304,8 @@ func (p *planning) setLimits(size int64) {
 	if ranks > 1 { // one more process of this program starts the ranks, and waits
 		s.Others = p.start
 	}
-	if p.limit = memory.ReadLimit(memory.System(), s); p.limit.Addresses {
-		spread := int64(addressSpread)
-		if p.limit.Source == "RLIMIT_AS" { // Go's heap begins at a random address and may therefore need one more arena
-			spread += memory.ArenaBytes
-		}
-		p.limit.Bytes = max(p.limit.Bytes-spread, 1)
-	}
+	p.limit = memory.ReadLimit(memory.System(), s)
+	p.limit.Bytes = max(p.limit.Bytes-p.limit.Spread(), min(p.limit.Bytes, 1))
 	info := p.run.Rank.Device.Info()
 	unified := replica.Unified(info)
 	switch {
@@ -437,6 +441,13 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
 	}
+	if r.LargestFit == 0 && slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return !one.Fits }) {
+		least, err := footprint(p.unit())
+		if err != nil {
+			return r, err
+		}
+		r.refusal = &replica.MemoryError{Samples: least.Samples, Account: &least.Account}
+	}
 	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {
 		r.ReservedFor = min(micro, r.LargestFit)
 		fp, err := footprint(r.ReservedFor)
@@ -475,16 +486,20 @@ func (p *planning) fitTogether(ranks []rankPlan, known map[int]replica.Footprint
 	}
 }
 
+// unit returns the smallest number of samples of a micro-batch: a group of batch normalisation, or 1.
+func (p *planning) unit() int {
+	if p.run.Process.Cfg.Model.BatchNorm == "ghost" {
+		return p.run.Process.Cfg.Model.GhostGroup
+	}
+	return 1
+}
+
 // usualSamples returns the default numbers of samples for the table. They are powers of two near the configured share,
 // the share itself, and the largest share that fits.
 func (p *planning) usualSamples(share, largest int) []int {
-	unit := 1
-	if p.run.Process.Cfg.Model.BatchNorm == "ghost" {
-		unit = p.run.Process.Cfg.Model.GhostGroup
-	}
 	list := []int{share}
 	for _, n := range []int{1, 4, 16, 64} {
-		list = append(list, n*unit)
+		list = append(list, n*p.unit())
 	}
 	if largest > 0 {
 		list = append(list, largest)
