@@ -57,6 +57,7 @@ type DataTraits struct {
 	NeedsPath bool // data.path must be set
 	// the samples are generated from the seed: data.path must be empty, and the data set can be a fallback
 	Computed bool
+	ValPath  bool // data.val_path may name evaluation samples
 
 	// Defaults of the keys with the same names.
 	ImageSize         int // pixels; 0 means 32

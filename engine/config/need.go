@@ -103,6 +103,12 @@ type Ignorer interface {
 	Ignores() []string // names of the ignored keys, without the table
 }
 
+// Ignores reports whether the options of a component state that it ignores the key of its table.
+func Ignores(o Options, key string) bool {
+	i, ok := o.(Ignorer)
+	return ok && slices.Contains(i.Ignores(), key)
+}
+
 // SampleIgnorer is implemented by the [Options] of data sets of type [AnySamples]. It states which keys of its table
 // the data set ignores if the model reads samples of type s.
 type SampleIgnorer interface {
@@ -160,7 +166,7 @@ func (c *Config) unusedBecause(table string, k Key, at origin, values map[string
 		}
 	}
 	if own := c.ownOptions(table); own != nil {
-		if i, ok := (*own).(Ignorer); ok && slices.Contains(i.Ignores(), k.name) {
+		if Ignores(*own, k.name) {
 			return fmt.Sprintf("%s = %s does not read it", choosers[table], values[choosers[table]])
 		}
 		if i, ok := (*own).(SampleIgnorer); ok && slices.Contains(i.IgnoresWith(c.Model.Samples), k.name) {

@@ -24,6 +24,13 @@ type (
 	// 3.
 	DataSetOptions = parts.DataSetOptions
 
+	// MemoryUser is implemented by the options of data sets of images that fetch or decompress samples before their
+	// use, or whose images all have the same size.
+	MemoryUser = parts.MemoryUser
+
+	// ReadMemory describes the memory that reading a data set of images needs.
+	ReadMemory = parts.ReadMemory
+
 	// LanguageModel is a network that reads tokens. Configurations select it with model.name.
 	LanguageModel = parts.LanguageModel
 

@@ -33,6 +33,8 @@ type Opened struct {
 	cached int64       // maximum memory of the caches, bytes; 0: no caches
 	ahead  int64       // memory for encoded samples that are fetched or decompressed before their use, bytes
 
+	options config.Options // keys of the data set Name; nil for text
+
 	stored  data.Splits  // the data set without caches, and without replacement of unreadable samples
 	Content data.Content // stored data, which the machines compare; nil if the settings alone determine the data
 	Watch   data.Watch   // receives the hashes of the parts of Content that this process reads
@@ -54,12 +56,12 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	if err := out.checkLeftOut(cfg, log); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	if out.Name != "synthetic_image" {
+	if !out.Determined {
 		out.stored = out.Splits
 		out.Content = data.ContentOf(out.Splits.Train, out.Splits.Eval)
 		out.Splits = out.Splits.Watched(&out.Watch)
 	}
-	out.accountFor(&cfg.Data)
+	out.accountFor(out.options, &cfg.Data)
 	out.Cache.Set(data.DefaultCacheBytes)
 	out.Splits = out.Splits.CachedWithin(0, &out.Cache)
 	if cfg.Data.Corrupt == "skip" {
@@ -72,31 +74,24 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 // data set.
 func Unread(cfg *config.Config, splits data.Splits) *Opened {
 	o := &Opened{Name: cfg.Data.Dataset, Splits: splits}
-	o.accountFor(&cfg.Data)
+	o.accountFor(cfg.Data.Options, &cfg.Data)
 	o.cached = data.DefaultCacheBytes
 	return o
 }
 
-// accountFor computes the memory that reading the data set needs (cached, ahead).
-func (o *Opened) accountFor(d *config.Data) {
-	size := 0
-	switch o.Name {
-	case "synthetic_image":
-		size = d.ImageSize
-	case "cifar10", "cifar100":
-		size = 32
-	case "images", "huggingface":
-		o.ahead = data.AheadBytes
-	case "webdataset":
-		if strings.Contains(d.Path, ".zst") {
-			o.ahead = int64(d.ShardCacheMB) << 20
-		}
-	}
+// accountFor computes the memory that reading the data set with the given options needs (cached, ahead).
+func (o *Opened) accountFor(options config.Options, d *config.Data) {
 	o.cached = data.DefaultCacheBytes
-	if size > 0 {
-		needs := data.CachedBytes(o.Train.Len(), size, size)
+	user, ok := options.(MemoryUser)
+	if !ok {
+		return
+	}
+	m := user.ReadMemory(d)
+	o.ahead = m.Ahead
+	if m.Side > 0 {
+		needs := data.CachedBytes(o.Train.Len(), m.Side, m.Side)
 		if o.Eval != nil {
-			needs += data.CachedBytes(o.Eval.Len(), size, size)
+			needs += data.CachedBytes(o.Eval.Len(), m.Side, m.Side)
 		}
 		o.cached = min(o.cached, needs)
 	}
@@ -108,6 +103,12 @@ func (o *Opened) CachedBytes() int64 { return o.cached }
 // AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
 func (o *Opened) AheadBytes() int64 { return o.ahead }
 
+// DecodesImages reports whether the data may contain encoded images. Data sets without such images ignore
+// data.max_pixels.
+func (o *Opened) DecodesImages() bool {
+	return o.Tokens == nil && o.options != nil && !config.Ignores(o.options, "max_pixels")
+}
+
 // OpenStored opens the configured subset of the data set, without caches. Each read accesses the stored file, and
 // returns its error if the file is damaged.
 func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
@@ -116,14 +117,14 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	d := cfg.Data
 	splits, err := OpenSplits(ctx, cfg, log)
-	out := &Opened{Name: d.Dataset}
+	out := &Opened{Name: d.Dataset, options: d.Options}
 	var fault *data.Fault
 	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
 	switch {
 	case unavailable && d.Fallback == "" && errors.As(err, &fault):
 		fault.Advice += ", or set data.fallback = \"synthetic_image\""
 	case unavailable && d.Fallback != "":
-		out.Name = d.Fallback
+		out.Name, out.options = d.Fallback, d.FallbackOptions
 		out.Note = fmt.Sprintf("trained on %s instead of %s, which is not available: %v", d.Fallback, d.Dataset, err)
 		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
@@ -182,6 +183,11 @@ func checkSubset(d config.Data, splits data.Splits) error {
 // syntheticImages is a data set of images that are computed from the seed.
 type syntheticImages struct{ NoKeys }
 
+func (syntheticImages) format() string { return "" }
+
+// ReadMemory implements [MemoryUser].
+func (syntheticImages) ReadMemory(d *config.Data) ReadMemory { return ReadMemory{Side: d.ImageSize} }
+
 // Ignores implements [config.Ignorer].
 func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
 
@@ -210,6 +216,11 @@ type cifarImages struct {
 	count   int // number of classes
 	norm    data.Normalization
 }
+
+func (cifarImages) format() string { return "" }
+
+// ReadMemory implements [MemoryUser].
+func (cifarImages) ReadMemory(*config.Data) ReadMemory { return ReadMemory{Side: 32} }
 
 // Ignores implements [config.Ignorer].
 func (cifarImages) Ignores() []string { return ofFiles }
@@ -246,6 +257,11 @@ func (s cifarImages) classes() int                      { return s.count }
 // imageFiles is a data set of image files, in one folder per class or in an archive.
 type imageFiles struct{ NoKeys }
 
+func (imageFiles) format() string { return "image files and archives" }
+
+// ReadMemory implements [MemoryUser].
+func (imageFiles) ReadMemory(*config.Data) ReadMemory { return ReadMemory{Ahead: data.AheadBytes} }
+
 // Ignores implements [config.Ignorer].
 func (imageFiles) Ignores() []string { return []string{"shard_cache_mb"} }
 
@@ -264,6 +280,16 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 
 // shards is a data set of WebDataset shards.
 type shards struct{ NoKeys }
+
+func (shards) format() string { return "WebDataset shards" }
+
+// ReadMemory implements [MemoryUser].
+func (shards) ReadMemory(d *config.Data) ReadMemory {
+	if strings.Contains(d.Path, ".zst") {
+		return ReadMemory{Ahead: int64(d.ShardCacheMB) << 20}
+	}
+	return ReadMemory{}
+}
 
 // Open implements [DataSetOptions].
 func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {

@@ -48,6 +48,33 @@ type DataSetOptions interface {
 	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
 }
 
+// MemoryUser is implemented by the options of data sets of images that fetch or decompress samples before their use, or
+// whose images all have the same size. Without the method, the program counts no such memory, and limits the cache of
+// decoded images only by [data.DefaultCacheBytes].
+type MemoryUser interface {
+	ReadMemory(d *config.Data) ReadMemory
+}
+
+// ReadMemory describes the memory that reading a data set of images needs.
+type ReadMemory struct {
+	Side  int   // height and width of every image, in pixels; 0: sizes differ or are unknown
+	Ahead int64 // maximum memory per rank of samples that are fetched or decompressed before their use, bytes
+}
+
+// builtinImages are the options of a built-in data set of images. The methods are the facts that other code needs, so a
+// new data set without one of them does not compile.
+type builtinImages interface {
+	DataSetOptions
+	MemoryUser
+	formatted
+}
+
+// builtinTokens are the options of a built-in data set of text.
+type builtinTokens interface {
+	TokenDataOptions
+	formatted
+}
+
 // normalized is implemented by the options of data sets whose normalization differs from that of ImageNet. The program
 // uses this normalization for checkpoints that do not contain a normalization.
 type normalized interface{ normalization() data.Normalization }

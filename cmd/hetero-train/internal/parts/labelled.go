@@ -51,6 +51,8 @@ type labelledText struct {
 	classes []string // class names that UseClasses has set; nil: those of the data
 }
 
+func (*labelledText) format() string { return "tab-separated values and JSON lines" }
+
 // Ignores implements [config.Ignorer].
 func (*labelledText) Ignores() []string {
 	return append([]string{"num_samples"}, imageKeys...)

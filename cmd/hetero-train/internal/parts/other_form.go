@@ -17,17 +17,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
+// formatted is implemented by the options of built-in data sets.
+type formatted interface {
+	// format describes the files that data.path names. Errors about files of another format contain the text. It is ""
+	// if such errors need no advice, or if there are no files.
+	format() string
+}
+
+// tokenFormat is the format of data sets whose files contain tokens instead of texts.
+const tokenFormat = "token files"
+
 // nameForm changes a fault if data.path has data in a format that another data set or a conversion command reads. The
 // fault then names this data set or command.
 func nameForm(d *config.Data, fault *data.Fault) {
 	if d.Path == "" {
 		return
 	}
-	reads := map[string]string{"images": "image files and archives", "webdataset": "WebDataset shards",
-		LabelledText: "tab-separated values and JSON lines", "text": "token files"}[d.Dataset]
-	if reads == "" {
+	own, ok := d.Options.(formatted)
+	if !ok || own.format() == "" {
 		return
 	}
+	reads := own.format()
 	start, file := startOf(d.Path)
 	isTable := huggingface.Recognise(d.Path)
 	if file {
@@ -39,19 +49,19 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	}
 	const tokenize = "convert the texts to tokens: hetero-train data tokenize %s --tokenizer gpt2 --output tokens; then set data.path = \"tokens\""
 	switch list := slices.Contains([]string{".csv", ".jsonl", ".ndjson", ".tsv"}, filepath.Ext(d.Path)); {
-	case isTable && !file && d.Dataset != "text": // keep the fault, which may apply to other files of the folder
+	case isTable && !file && reads != tokenFormat: // keep the fault, which may apply to other files of the folder
 		fault.Advice = strings.TrimPrefix(fault.Advice+
 			"; the folder has Arrow or Parquet files, which data.dataset = \"huggingface\" reads", "; ")
-	case isTable && d.Dataset == "text":
+	case isTable && reads == tokenFormat:
 		wrong("the data are Arrow or Parquet files", fmt.Sprintf(tokenize, d.Path)+
 			"; data.dataset = \"huggingface\" reads lists of tokens")
 	case isTable:
 		wrong("the data are Arrow or Parquet files", "set data.dataset = \"huggingface\"")
 	case !file:
-	case list && (d.Dataset == "images" || d.Dataset == "webdataset"):
+	case list && d.Samples == config.Images:
 		wrong("the file is a list",
 			"data.dataset = \"huggingface\" reads lists of images with the columns file_name and label")
-	case d.Dataset == "text":
+	case reads == tokenFormat:
 		line, _, _ := strings.Cut(start, "\n")
 		ext := filepath.Ext(d.Path)
 		if text := tokens.OtherFormat(d.Path, []byte(line), "token files"); text != "" && ext != ".jsonl" &&

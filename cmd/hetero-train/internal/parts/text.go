@@ -42,6 +42,8 @@ type syntheticText struct {
 	Group              bool
 }
 
+func (*syntheticText) format() string { return "" }
+
 // Ignores implements [config.Ignorer].
 func (*syntheticText) Ignores() []string {
 	return append([]string{"cache_dir", "object_cache_mb", "val_fraction", "follow_links", "corrupt", "corrupt_limit"},
@@ -113,9 +115,11 @@ type textFiles struct {
 	Group              bool
 }
 
+func (*textFiles) format() string { return tokenFormat }
+
 // Ignores implements [config.Ignorer].
 func (*textFiles) Ignores() []string {
-	return append([]string{"val_fraction", "num_samples"}, imageKeys...)
+	return append([]string{"object_cache_mb", "val_fraction", "num_samples"}, imageKeys...)
 }
 
 // Keys implements [config.Options].
