@@ -22,6 +22,7 @@ type Kind struct {
 	// Options returns a new struct with the keys that only this kind has. Options is nil if there are no such keys.
 	Options func() Options
 	Data    DataTraits // traits of a data set; unused for other kinds
+	Learns  bool       // a policy that reads and stores step-time curves (balance.curve_cache)
 	// Defaults contains defaults of common keys in any table. They apply if this kind is selected.
 	Defaults []DefaultValue
 	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
@@ -174,6 +175,8 @@ func names(kinds []Kind) []string {
 // tables returns the tables of a configuration for this catalog. If a key selects a kind, only names in the catalog are
 // allowed. The documentation includes the defaults that depend on other keys.
 func (cat Catalog) tables(c *Config) []table {
+	c.Data.withValPath = names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.ValPath }))
+	c.Balance.learning = names(slices.DeleteFunc(slices.Clone(cat.Policies), func(k Kind) bool { return !k.Learns }))
 	ts := c.tables()
 	for _, t := range ts {
 		for i, k := range t.keys {

@@ -183,9 +183,6 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	if l.config.Data.Samples == AnySamples {
 		l.config.Data.Samples = l.config.Model.Samples
 	}
-	l.config.Data.withValPath = names(slices.DeleteFunc(slices.Clone(l.catalog.DataSets), func(k Kind) bool {
-		return !k.Data.ValPath
-	}))
 	l.config.Data.FallbackOptions = l.catalog.DataSetOptions(chosen["data.fallback"])
 	for _, t := range l.catalog.tables(l.config) {
 		l.tables = append(l.tables, t.name)

@@ -21,6 +21,14 @@ type Need struct {
 // Is returns a need that is met if a key, given by its full dotted name, has one of the values.
 func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
+func anys(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}
+
 // IsNot returns a need that is met if a key, given by its full dotted name, has none of the values.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
@@ -58,7 +66,10 @@ func (n Need) text(mark string) string {
 	for _, value := range n.want {
 		parts = append(parts, mark+formatValue(value)+mark)
 	}
-	if n.want == nil {
+	switch {
+	case n.want != nil && len(n.want) == 0: // the catalog has no kind that reads the key
+		parts = []string{"no value"}
+	case n.want == nil:
 		parts = []string{mark + formatBound(n.least) + "…" + formatBound(n.most) + mark}
 	}
 	relation, last := " = ", " or "

@@ -104,6 +104,8 @@ type Balance struct {
 
 	// Options contains the keys that only this policy has. It is nil if the policy has none.
 	Options Options
+
+	learning []string // policies of the catalog that read and store step-time curves
 }
 
 // Keys implements [Options].
@@ -127,7 +129,7 @@ func (b *Balance) Keys() []Key {
 		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy(
 			"balance.fixed_shares").
 			Doc("Excludes a rank if the step is faster without it. An excluded rank gets no samples. The policy tests the rank again from time to time."),
-		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy(
+		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", anys(b.learning)...)).OverriddenBy(
 			"balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the step-time curves of earlier runs of this model on the same type of device, and stores its own. The curves are in `hetero-train/curves` in the user's cache folder. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").

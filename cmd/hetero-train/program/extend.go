@@ -55,6 +55,9 @@ type (
 	// New on each rank. The program checks the balancer.Options before the call.
 	PolicyOptions = parts.PolicyOptions
 
+	// TraitsOfPolicy is implemented by the options of policies whose balancer.Traits are not the zero value.
+	TraitsOfPolicy = parts.TraitsOfPolicy
+
 	// NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 	NoKeys = parts.NoKeys
 )

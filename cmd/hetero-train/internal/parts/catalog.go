@@ -1,8 +1,6 @@
 package parts
 
 import (
-	"slices"
-
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -96,7 +94,7 @@ func cifarSet(doc string, set cifarImages) DataSet {
 func builtinPolicies() []Part {
 	var list []Part
 	for _, m := range policies.Makers() {
-		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
+		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{Maker: m} }})
 	}
 	return list
 }
@@ -104,22 +102,22 @@ func builtinPolicies() []Part {
 // balancerPolicy is a policy of package policies. Such a policy has no keys of its own in table [balance].
 type balancerPolicy struct {
 	NoKeys
-	name string
+	balancer.Maker
 }
 
 // Ignores implements [config.Ignorer].
 func (p balancerPolicy) Ignores() []string {
-	if p.name == "hybrid" {
+	if p.Maker.Objectives {
 		return nil
 	}
 	return []string{"objective", "max_slowdown_percent", "power_watts", "idle_watts", "prices", "bench_worthless"}
 }
 
 // New implements [PolicyOptions].
-func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
-	makers := policies.Makers()
-	return makers[slices.IndexFunc(makers, func(m balancer.Maker) bool { return m.Name == p.name })].New(o)
-}
+func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) { return p.Maker.New(o) }
+
+// PolicyTraits implements [TraitsOfPolicy].
+func (p balancerPolicy) PolicyTraits() balancer.Traits { return p.Maker.Traits }
 
 // simpleCNNOptions are the keys of table [model] for simple_cnn.
 type simpleCNNOptions struct {

@@ -106,6 +106,17 @@ type PolicyOptions interface {
 	New(balancer.Options) (balancer.Policy, error)
 }
 
+// TraitsOfPolicy is implemented by the options of policies whose [balancer.Traits] are not the zero value.
+type TraitsOfPolicy interface{ PolicyTraits() balancer.Traits }
+
+// PolicyTraits returns the traits of the policy with the given options.
+func PolicyTraits(o config.Options) (t balancer.Traits) {
+	if own, ok := o.(TraitsOfPolicy); ok {
+		t = own.PolicyTraits()
+	}
+	return t
+}
+
 // NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 type NoKeys struct{}
 
@@ -121,7 +132,11 @@ func (d DataSet) addTo(c *config.Catalog) error {
 }
 
 func (p Policy) addTo(c *config.Catalog) error {
-	return addKind(&c.Policies, "policy", config.Kind{Name: p.Name, Doc: p.Doc}, p.New)
+	kind := config.Kind{Name: p.Name, Doc: p.Doc}
+	if p.New != nil {
+		kind.Learns = PolicyTraits(p.New()).Learns
+	}
+	return addKind(&c.Policies, "policy", kind, p.New)
 }
 
 // addKind adds a component to list. It sets the field Options of kind to a function that calls make.
@@ -169,7 +184,7 @@ func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balanc
 	if !known {
 		return balancer.Maker{}, exit.Usagef("got %q, want %s", name, strings.Join(KindNames(catalog.Policies), ", "))
 	}
-	return balancer.Maker{Name: name, New: options.New}, nil
+	return balancer.Maker{Name: name, New: options.New, Traits: PolicyTraits(own)}, nil
 }
 
 // MakePolicy returns the policy called name.
