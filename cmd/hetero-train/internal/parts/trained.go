@@ -168,17 +168,16 @@ func besideWeights(file string) (t Trained, err error) {
 		return t, nil
 	}
 	settings, err := TransformersSettings(file)
-	switch s := settings.(type) {
-	case *weights.GPT2Settings:
+	if settings == nil {
+		return t, nil // no config.json, or a config.json of another program
+	}
+	if !settings.WordPiece() {
 		encoding, err := tokenizer.InFolder(filepath.Dir(file))
 		t.setEncoding(encoding)
 		return t, err
-	case *weights.BERTSettings:
-		if s.Classifies() {
-			t.Classes = s.Classes()
-		}
-	default:
-		return t, nil // no config.json, or a config.json of another program
+	}
+	if c, ok := settings.(weights.Classifier); ok && c.Classifies() {
+		t.Classes = c.Classes()
 	}
 	if vocabulary := filepath.Join(filepath.Dir(file), "vocab.txt"); err == nil && isFile(vocabulary) {
 		words, err := tokenizer.OpenWordPiece(vocabulary, false) // the digest does not depend on the case
