@@ -351,17 +351,18 @@ func TestTraitsStateTheBehaviour(t *testing.T) {
 		scored := o
 		scored.Scores = []float64{3, 1}
 		if _, shares := start(scored); slices.Equal(shares, equal) != m.Scoreless {
-			t.Errorf("policy %s: Scoreless is %v, but starts with %v for scores, %v without", m.Name, m.Scoreless, shares,
-				equal)
+			t.Errorf("policy %s: Scoreless is %v, but starts with %v for scores, %v without", m.Name, m.Scoreless,
+				shares, equal)
 		}
 		known := o
 		known.Curves = []divide.Curve{curve, {{Samples: 1, Seconds: 0.3}, {Samples: 32, Seconds: 9.6}}}
 		if _, shares := start(known); slices.Equal(shares, equal) == m.Learns {
-			t.Errorf("policy %s: Learns is %v, but starts with %v for curves, %v without", m.Name, m.Learns, shares, equal)
+			t.Errorf("policy %s: Learns is %v, but starts with %v for curves, %v without", m.Name, m.Learns, shares,
+				equal)
 		}
 		if warns := m.WithoutScores != ""; warns == (m.Scoreless || m.Learns) {
-			t.Errorf("policy %s: WithoutScores is %q: want a text if the policy reads scores and learns no curves", m.Name,
-				m.WithoutScores)
+			t.Errorf("policy %s: WithoutScores is %q: want a text if the policy reads scores and learns no curves",
+				m.Name, m.WithoutScores)
 		}
 	}
 }

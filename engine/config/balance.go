@@ -40,8 +40,8 @@ func (b *Balance) Keys() []Key {
 		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy(
 			"balance.fixed_shares").
 			Doc("Excludes a rank if the step is faster without it. An excluded rank gets no samples. The policy tests the rank again from time to time."),
-		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", anys(b.learning)...)).OverriddenBy(
-			"balance.fixed_shares").
+		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").
+			Only(Is("balance.policy", anys(b.learning)...)).OverriddenBy("balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the step-time curves of earlier runs of this model on the same type of device, and stores its own. The curves are in `hetero-train/curves` in the user's cache folder. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
 			Doc("Share of each rank; the shares must sum to `data.batch_size`. For tests, and to measure the best fixed shares (the oracle). Empty: `policy` chooses the shares."),

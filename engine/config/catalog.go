@@ -172,11 +172,16 @@ func names(kinds []Kind) []string {
 	return all
 }
 
+// namesOf returns the names of the kinds for which is returns true.
+func namesOf(kinds []Kind, is func(Kind) bool) []string {
+	return names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return !is(k) }))
+}
+
 // tables returns the tables of a configuration for this catalog. If a key selects a kind, only names in the catalog are
 // allowed. The documentation includes the defaults that depend on other keys.
 func (cat Catalog) tables(c *Config) []table {
-	c.Data.withValPath = names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.ValPath }))
-	c.Balance.learning = names(slices.DeleteFunc(slices.Clone(cat.Policies), func(k Kind) bool { return !k.Learns }))
+	c.Data.withValPath = namesOf(cat.DataSets, func(k Kind) bool { return k.Data.ValPath })
+	c.Balance.learning = namesOf(cat.Policies, func(k Kind) bool { return k.Learns })
 	ts := c.tables()
 	for _, t := range ts {
 		for i, k := range t.keys {

@@ -63,7 +63,8 @@ var rules = []rule{
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
 		return unless(c.Data.ValPath == "" || c.Data.traits.ValPath, "only the data sets "+
-			strings.Join(c.Data.withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+			strings.Join(c.Data.withValPath, ", ")+" have this key",
+			quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {

@@ -36,7 +36,6 @@ type Splits struct {
 	Files         int       // number of files, including those in LeftOut; 0: unknown
 	Unused        string    // folder or files of a part that is in neither Train nor Eval; "" if there is no such part
 	Closer        io.Closer // frees resources that both parts use; may be nil
-	Determined    bool      // the settings determine every sample, so machines and runs compare no samples
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set
 
 	// Sets is not nil if a sample can have several labels. Dataset.Label is then an index into Sets.Sets, and

@@ -52,8 +52,7 @@ func Synthetic(o SyntheticOptions) (Splits, error) {
 	train, eval := s, s
 	train.samples, train.part = o.Train, 0
 	eval.samples, eval.part = o.Eval, 1
-	return Splits{Train: &train, Eval: &eval, OwnEval: true, Determined: true, Normalization: NormalizeSynthetic},
-		nil
+	return Splits{Train: &train, Eval: &eval, OwnEval: true, Normalization: NormalizeSynthetic}, nil
 }
 
 type synthetic struct {

@@ -25,7 +25,8 @@ const mostSettingsBytes = 1 << 20
 type Settings interface {
 	// Model is the value of model.name for weights with these settings if no key selects a model.
 	Model() string
-	// WordPiece reports whether the tokenizer is a WordPiece vocabulary, vocab.txt, with special tokens around each text.
+	// WordPiece reports whether the tokenizer is a WordPiece vocabulary, vocab.txt, with special tokens around each
+	// text.
 	WordPiece() bool
 	// SetTokens stores the numbers of the special tokens; pad is nil if the tokenizer has no token for padding.
 	SetTokens(end int, pad *int)

@@ -56,7 +56,7 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	if err := out.checkLeftOut(cfg, log); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	if !out.Determined {
+	if _, ok := out.options.(determined); !ok {
 		out.stored = out.Splits
 		out.Content = data.ContentOf(out.Splits.Train, out.Splits.Eval)
 		out.Splits = out.Splits.Watched(&out.Watch)
@@ -184,6 +184,7 @@ func checkSubset(d config.Data, splits data.Splits) error {
 type syntheticImages struct{ NoKeys }
 
 func (syntheticImages) format() string { return "" }
+func (syntheticImages) determined()    {}
 
 // ReadMemory implements [MemoryUser].
 func (syntheticImages) ReadMemory(d *config.Data) ReadMemory { return ReadMemory{Side: d.ImageSize} }

@@ -75,6 +75,10 @@ type builtinTokens interface {
 	formatted
 }
 
+// determined is implemented by the options of data sets whose settings determine every sample. Machines and runs do not
+// compare such samples.
+type determined interface{ determined() }
+
 // normalized is implemented by the options of data sets whose normalization differs from that of ImageNet. The program
 // uses this normalization for checkpoints that do not contain a normalization.
 type normalized interface{ normalization() data.Normalization }

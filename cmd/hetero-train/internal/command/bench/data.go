@@ -65,7 +65,7 @@ func newBenchData(a *cli.App) *cobra.Command {
 		Example: `  hetero-train bench data
   hetero-train bench data --path ~/flowers --workers 4 --augment randaugment,erase,mixup --json`}
 	flags := cmd.Flags()
-	flags.StringVar(&f.dataset, "dataset", madeFormat, "`name` of the data set (data.dataset)")
+	flags.StringVar(&f.dataset, "dataset", "images", "`name` of the data set (data.dataset)")
 	flags.StringVar(&f.path, "path", "", "`folder` or archive with the images (data.path)")
 	flags.IntVar(&f.size, "image-size", 224, "height and width of the images, pixels")
 	flags.IntVar(&f.batch, "batch-size", 64, "samples per batch")
@@ -138,7 +138,7 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 // config converts the flags to the configuration of a run.
 func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 	path := f.path
-	if path == "" && f.dataset == madeFormat {
+	if path == "" && f.dataset == "images" {
 		dir, err := os.MkdirTemp("", "hetero-train-bench-")
 		if err != nil {
 			return nil, err
@@ -256,9 +256,6 @@ func (c *closers) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// madeFormat is the data set that reads the files of makePhotos.
-const madeFormat = "images"
 
 // makePhotos writes 64 JPEG files of two classes, each 500x375 pixels and about 60 KB. The images are smooth shapes
 // with a fine texture.
