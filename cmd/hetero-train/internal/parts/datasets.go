@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,25 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
-
-// Opened is an open data set, with the properties that explain the results of a run.
-type Opened struct {
-	data.Splits
-	Tokens *TokenSplits // text data; nil for images: Splits contains them
-
-	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
-	Note string // reason for the fallback; "" without a fallback
-
-	Cache  data.Budget // memory for decoded images
-	cached int64       // maximum memory of the caches, bytes; 0: no caches
-	ahead  int64       // memory for encoded samples that are fetched or decompressed before their use, bytes
-
-	options config.Options // keys of the data set Name; nil for text
-
-	stored  data.Splits  // the data set without caches, and without replacement of unreadable samples
-	Content data.Content // stored data, which the machines compare; nil if the settings alone determine the data
-	Watch   data.Watch   // receives the hashes of the parts of Content that this process reads
-}
 
 // OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set that
 // data.fallback names. Damaged data and missing paths are errors and cause no fallback.
@@ -68,45 +48,6 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 		out.Splits = out.Splits.Skip(limit, sayReplaced(log))
 	}
 	return out, nil
-}
-
-// Unread returns a data set without opening it, for commands that read no samples. The parameter splits describes the
-// data set.
-func Unread(cfg *config.Config, splits data.Splits) *Opened {
-	o := &Opened{Name: cfg.Data.Dataset, Splits: splits}
-	o.accountFor(cfg.Data.Options, &cfg.Data)
-	o.cached = data.DefaultCacheBytes
-	return o
-}
-
-// accountFor computes the memory that reading the data set with the given options needs (cached, ahead).
-func (o *Opened) accountFor(options config.Options, d *config.Data) {
-	o.cached = data.DefaultCacheBytes
-	user, ok := options.(MemoryUser)
-	if !ok {
-		return
-	}
-	m := user.ReadMemory(d)
-	o.ahead = m.Ahead
-	if m.Side > 0 {
-		needs := data.CachedBytes(o.Train.Len(), m.Side, m.Side)
-		if o.Eval != nil {
-			needs += data.CachedBytes(o.Eval.Len(), m.Side, m.Side)
-		}
-		o.cached = min(o.cached, needs)
-	}
-}
-
-// CachedBytes returns the maximum memory of the caches of decoded images.
-func (o *Opened) CachedBytes() int64 { return o.cached }
-
-// AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
-func (o *Opened) AheadBytes() int64 { return o.ahead }
-
-// DecodesImages reports whether the data may contain encoded images. Data sets without such images ignore
-// data.max_pixels.
-func (o *Opened) DecodesImages() bool {
-	return o.Tokens == nil && o.options != nil && !config.Ignores(o.options, "max_pixels")
 }
 
 // OpenStored opens the configured subset of the data set, without caches. Each read accesses the stored file, and
@@ -329,11 +270,6 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
-// DecodeOptions returns the pixel limit and the EXIF orientation setting of image decoding.
-func DecodeOptions(d config.Data) images.DecodeOptions {
-	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
-}
-
 // evalSamples returns the number of synthetic evaluation samples for a number of training samples: a fifth. If train is
 // 0, it returns 0, which selects the default.
 func evalSamples(train int) int {
@@ -343,75 +279,6 @@ func evalSamples(train int) int {
 	return max(train/5, 1)
 }
 
-// Exists reports whether path is an existing file or folder.
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// CacheDir returns the folder for downloads and converted data.
-func CacheDir(configured string) (string, error) {
-	if configured != "" {
-		return configured, nil
-	}
-	dir, err := UserCache("")
-	if err != nil {
-		return "", exit.Usagef("data.cache_dir: find the cache folder of the user: %v: set data.cache_dir", err)
-	}
-	return dir, nil
-}
-
-// UserCache returns a subfolder of the program's folder in the user's cache folder. With an empty name, it returns the
-// program's folder.
-func UserCache(name string) (string, error) {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "hetero-train", name), nil
-}
-
-// ProgressLog returns a function that logs the progress of a transfer, after each tenth of the bytes.
-func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
-	last := int64(-1)
-	return func(done, total int64) {
-		if total <= 0 {
-			return
-		}
-		if tenth := done * 10 / total; tenth != last {
-			last = tenth
-			log.Info(what, "percent", tenth*10, "megabytes", done>>20, "of", total>>20)
-		}
-	}
-}
-
-// Normalization returns the configured normalization if there is one, otherwise the normalization of the data set.
-func Normalization(d config.Data, own data.Normalization) data.Normalization {
-	for i := range 3 {
-		if len(d.Mean) == 3 {
-			own.Mean[i] = float32(d.Mean[i])
-		}
-		if len(d.Std) == 3 {
-			own.Std[i] = float32(d.Std[i])
-		}
-	}
-	return own
-}
-
-// Transforms returns the augmentation for training and the transform for evaluation.
-func Transforms(d config.Data) (train, eval data.Transform) {
-	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
-	train = eval
-	switch {
-	case d.RandomResizedCrop:
-		train = data.Transform{Crop: data.ResizedCrop, Size: d.ImageSize, Flip: d.Flip}
-		eval.Resize = d.ImageSize * 256 / 224 // as in torchvision
-	case d.CropPadding > 0 || d.Flip:
-		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
-	}
-	return train, eval
-}
-
 // UsualNormalization returns the normalization for a checkpoint that contains none but was trained on the data set
 // name.
 func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
@@ -419,4 +286,17 @@ func UsualNormalization(catalog config.Catalog, name string) data.Normalization 
 		return set.normalization()
 	}
 	return data.NormalizeImageNet
+}
+
+// OpenSplits opens the data set that a configuration selects.
+func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	o, ok := cfg.Data.Options.(DataSetOptions)
+	if !ok {
+		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
+			cfg.Data.Dataset, cfg.Data.Samples)
+	}
+	if err := keepObjects(cfg, log); err != nil {
+		return data.Splits{}, err
+	}
+	return o.Open(ctx, cfg, log)
 }

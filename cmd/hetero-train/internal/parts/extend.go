@@ -69,12 +69,6 @@ type builtinImages interface {
 	formatted
 }
 
-// builtinTokens are the options of a built-in data set of text.
-type builtinTokens interface {
-	TokenDataOptions
-	formatted
-}
-
 // determined is implemented by the options of data sets whose settings determine every sample. Machines and runs do not
 // compare such samples.
 type determined interface{ determined() }
@@ -164,19 +158,6 @@ func CatalogOf(parts []Part) (config.Catalog, error) {
 	return c, errors.Join(append(errs, c.Check())...)
 }
 
-// OpenSplits opens the data set that a configuration selects.
-func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
-	o, ok := cfg.Data.Options.(DataSetOptions)
-	if !ok {
-		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
-			cfg.Data.Dataset, cfg.Data.Samples)
-	}
-	if err := keepObjects(cfg, log); err != nil {
-		return data.Splits{}, err
-	}
-	return o.Open(ctx, cfg, log)
-}
-
 // PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the own
 // keys of the policy name have their defaults.
 func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
@@ -198,4 +179,32 @@ func MakePolicy(catalog config.Catalog, b *config.Balance, name string, o balanc
 		return nil, err
 	}
 	return m.Make(o)
+}
+
+// formatted is implemented by the options of built-in data sets.
+type formatted interface {
+	// format describes the files that data.path names. Errors about files of another format contain the text. It is ""
+	// if such errors need no advice, or if there are no files.
+	format() string
+}
+
+// tokenFormat is the format of data sets whose files contain tokens instead of texts.
+const tokenFormat = "token files"
+
+// KindNames returns the names of the given models, data sets or policies, in the order of the catalog.
+func KindNames(kinds []config.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// BuildClassifier returns the configured image network. An error has the exit code of usage errors.
+func BuildClassifier(m *config.Model) (models.Classifier, error) {
+	o, ok := m.Options.(ModelOptions)
+	if !ok {
+		return nil, exit.Usagef("model %s reads %v: this command supports models of images only", m.Name, m.Samples)
+	}
+	return o.Build(), nil
 }

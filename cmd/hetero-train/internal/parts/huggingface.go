@@ -125,6 +125,13 @@ func (s *huggingFace) texts() *labelledText {
 	return t
 }
 
+func (s *huggingFace) labelledFor(m *config.Model) (*labelledText, bool) {
+	if _, ok := m.Options.(textClassifier); !ok {
+		return nil, false
+	}
+	return s.texts(), true
+}
+
 // OpenTokens implements [TokenDataOptions].
 func (s *huggingFace) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error) {
 	if _, ok := cfg.Model.Options.(textClassifier); ok {

@@ -17,16 +17,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// formatted is implemented by the options of built-in data sets.
-type formatted interface {
-	// format describes the files that data.path names. Errors about files of another format contain the text. It is ""
-	// if such errors need no advice, or if there are no files.
-	format() string
-}
-
-// tokenFormat is the format of data sets whose files contain tokens instead of texts.
-const tokenFormat = "token files"
-
 // nameForm changes a fault if data.path has data in a format that another data set or a conversion command reads. The
 // fault then names this data set or command.
 func nameForm(d *config.Data, fault *data.Fault) {
