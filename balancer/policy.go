@@ -55,6 +55,18 @@ type Maker struct {
 	Name string
 	Doc  string                        // one sentence that describes how the policy divides the batch
 	New  func(Options) (Policy, error) // called with valid options
+	Traits
+}
+
+// Traits are the facts about a policy that the code around it needs. The zero value describes a policy that changes the
+// shares, reads the scores, and neither fits curves nor minimises energy or cost.
+type Traits struct {
+	Static     bool // never changes the shares, and therefore needs no measured times
+	Learns     bool // implements [Learner], starts with Options.Curves, and equalizes the measured times of the ranks
+	Objectives bool // reads Options.Objective, Slowdown, Watts, IdleWatts and Bench
+	Scoreless  bool // does not read Options.Scores
+	// WithoutScores states what happens without Options.Scores, for a warning; "": scores are not necessary.
+	WithoutScores string
 }
 
 // Make checks the options and creates the policy.

@@ -329,3 +329,40 @@ func TestPoliciesAreTheCallersToKeep(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestTraitsStateTheBehaviour(t *testing.T) {
+	curve := divide.Curve{{Samples: 1, Seconds: 0.1}, {Samples: 32, Seconds: 3.2}}
+	for _, m := range policies.Makers() {
+		o := balancer.Options{Batch: divide.Batch{Total: 32}, Ranks: 2, Interval: 10}
+		start := func(o balancer.Options) (balancer.Policy, []int) {
+			p, err := m.Make(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p, p.Start()
+		}
+		p, equal := start(o)
+		if static := balancer.Opening(p, o.Interval) == 0; static != m.Static {
+			t.Errorf("policy %s: Static is %v, but the policy changes shares: %v", m.Name, m.Static, !static)
+		}
+		if _, learns := p.(balancer.Learner); learns != m.Learns {
+			t.Errorf("policy %s: Learns is %v, but it implements Learner: %v", m.Name, m.Learns, learns)
+		}
+		scored := o
+		scored.Scores = []float64{3, 1}
+		if _, shares := start(scored); slices.Equal(shares, equal) != m.Scoreless {
+			t.Errorf("policy %s: Scoreless is %v, but starts with %v for scores, %v without", m.Name, m.Scoreless,
+				shares, equal)
+		}
+		known := o
+		known.Curves = []divide.Curve{curve, {{Samples: 1, Seconds: 0.3}, {Samples: 32, Seconds: 9.6}}}
+		if _, shares := start(known); slices.Equal(shares, equal) == m.Learns {
+			t.Errorf("policy %s: Learns is %v, but starts with %v for curves, %v without", m.Name, m.Learns, shares,
+				equal)
+		}
+		if warns := m.WithoutScores != ""; warns == (m.Scoreless || m.Learns) {
+			t.Errorf("policy %s: WithoutScores is %q: want a text if the policy reads scores and learns no curves",
+				m.Name, m.WithoutScores)
+		}
+	}
+}

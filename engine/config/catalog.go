@@ -22,6 +22,7 @@ type Kind struct {
 	// Options returns a new struct with the keys that only this kind has. Options is nil if there are no such keys.
 	Options func() Options
 	Data    DataTraits // traits of a data set; unused for other kinds
+	Learns  bool       // a policy that reads and stores step-time curves (balance.curve_cache)
 	// Defaults contains defaults of common keys in any table. They apply if this kind is selected.
 	Defaults []DefaultValue
 	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
@@ -57,6 +58,7 @@ type DataTraits struct {
 	NeedsPath bool // data.path must be set
 	// the samples are generated from the seed: data.path must be empty, and the data set can be a fallback
 	Computed bool
+	ValPath  bool // data.val_path may name evaluation samples
 
 	// Defaults of the keys with the same names.
 	ImageSize         int // pixels; 0 means 32
@@ -170,9 +172,16 @@ func names(kinds []Kind) []string {
 	return all
 }
 
+// namesOf returns the names of the kinds for which is returns true.
+func namesOf(kinds []Kind, is func(Kind) bool) []string {
+	return names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return !is(k) }))
+}
+
 // tables returns the tables of a configuration for this catalog. If a key selects a kind, only names in the catalog are
 // allowed. The documentation includes the defaults that depend on other keys.
 func (cat Catalog) tables(c *Config) []table {
+	c.Data.withValPath = namesOf(cat.DataSets, func(k Kind) bool { return k.Data.ValPath })
+	c.Balance.learning = namesOf(cat.Policies, func(k Kind) bool { return k.Learns })
 	ts := c.tables()
 	for _, t := range ts {
 		for i, k := range t.keys {

@@ -40,8 +40,12 @@ type Data struct {
 	// samples. All is not a key.
 	All bool
 
-	traits DataTraits // traits of the data set
+	traits      DataTraits // traits of the data set
+	withValPath []string   // data sets of the catalog that read ValPath
 }
+
+// Computed reports whether the samples are generated from the seed, so that opening the data set reads no files.
+func (d *Data) Computed() bool { return d.traits.Computed }
 
 // Keys returns the keys that every data set has.
 func (d *Data) Keys() []Key {

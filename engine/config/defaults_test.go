@@ -18,7 +18,8 @@ var recipes = Catalog{
 			{Key: "schedule.warmup_steps", Value: 100, Needs: []Need{Is("schedule.warmup_epochs", 0.0)}},
 			{Key: "optimizer.betas", Value: []float64{0.9, 0.95}},
 		}}},
-	DataSets: []Kind{{Name: "synthetic_image", Data: DataTraits{Computed: true}}}, Policies: []Kind{{Name: "hybrid"}},
+	DataSets: []Kind{{Name: "synthetic_image", Data: DataTraits{Computed: true}}},
+	Policies: []Kind{{Name: "hybrid", Learns: true}},
 }
 
 func TestAModelHasItsOwnDefaultsOfCommonKeys(t *testing.T) {

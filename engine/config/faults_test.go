@@ -52,7 +52,7 @@ var town = Catalog{
 	},
 	Policies: []Kind{
 		{Name: "none", Doc: "equal shares"}, {Name: "proportional", Doc: "by the score"},
-		{Name: "dynamic", Doc: "by a formula"}, {Name: "hybrid", Doc: "by curves"},
+		{Name: "dynamic", Doc: "by a formula"}, {Name: "hybrid", Doc: "by curves", Learns: true},
 		{Name: "patient", Doc: "one key", Options: func() Options { return new(wideOptions) }},
 	},
 }

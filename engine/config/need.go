@@ -21,6 +21,14 @@ type Need struct {
 // Is returns a need that is met if a key, given by its full dotted name, has one of the values.
 func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
+func anys(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}
+
 // IsNot returns a need that is met if a key, given by its full dotted name, has none of the values.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
@@ -58,7 +66,10 @@ func (n Need) text(mark string) string {
 	for _, value := range n.want {
 		parts = append(parts, mark+formatValue(value)+mark)
 	}
-	if n.want == nil {
+	switch {
+	case n.want != nil && len(n.want) == 0: // the catalog has no kind that reads the key
+		parts = []string{"no value"}
+	case n.want == nil:
 		parts = []string{mark + formatBound(n.least) + "…" + formatBound(n.most) + mark}
 	}
 	relation, last := " = ", " or "
@@ -101,6 +112,12 @@ func (n Need) got(values map[string]string) string {
 // table.
 type Ignorer interface {
 	Ignores() []string // names of the ignored keys, without the table
+}
+
+// Ignores reports whether the options of a component state that it ignores the key of its table.
+func Ignores(o Options, key string) bool {
+	i, ok := o.(Ignorer)
+	return ok && slices.Contains(i.Ignores(), key)
 }
 
 // SampleIgnorer is implemented by the [Options] of data sets of type [AnySamples]. It states which keys of its table
@@ -160,7 +177,7 @@ func (c *Config) unusedBecause(table string, k Key, at origin, values map[string
 		}
 	}
 	if own := c.ownOptions(table); own != nil {
-		if i, ok := (*own).(Ignorer); ok && slices.Contains(i.Ignores(), k.name) {
+		if Ignores(*own, k.name) {
 			return fmt.Sprintf("%s = %s does not read it", choosers[table], values[choosers[table]])
 		}
 		if i, ok := (*own).(SampleIgnorer); ok && slices.Contains(i.IgnoresWith(c.Model.Samples), k.name) {

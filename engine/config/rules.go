@@ -17,9 +17,6 @@ type rule struct {
 
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// withValPath lists the data sets whose evaluation samples may be at a separate path.
-var withValPath = []string{"images", "webdataset", "text", "labelled_text"}
-
 // rules are the conditions that the bounds of a single key cannot express.
 var rules = []rule{
 	{key: "experiment.name", check: func(c *Config) *Fault {
@@ -65,8 +62,9 @@ var rules = []rule{
 	}},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || slices.Contains(withValPath, c.Data.Dataset), "only the data sets "+
-			strings.Join(withValPath, ", ")+" have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || c.Data.traits.ValPath, "only the data sets "+
+			strings.Join(c.Data.withValPath, ", ")+" have this key",
+			quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {

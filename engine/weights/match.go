@@ -127,8 +127,8 @@ func (f *Fit) chooseLayers(o Options, like *family, have map[string]checkpoint.I
 		}
 	}
 	if f.head = o.whyNew(have, model); f.head == "" && hasLayer(o.Head, have) {
-		if slices.Contains(lacks, pooler) {
-			f.head = "the classifier of the file does not read " + pooler
+		if like != nil && slices.Contains(lacks, like.pooler) {
+			f.head = "the classifier of the file does not read " + like.pooler
 		} else if o.Classes != nil {
 			differences = f.matchClasses(o, have)
 		}
@@ -210,9 +210,6 @@ func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info
 	}
 	return why
 }
-
-// pooler is BERT's layer between the encoder and a classifier. Files of masked language models do not contain it.
-const pooler = "bert.pooler"
 
 func hasLayer(layer string, have map[string]checkpoint.Info) bool {
 	for name := range have {

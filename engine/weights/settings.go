@@ -21,8 +21,28 @@ const SettingsFile = "config.json"
 
 const mostSettingsBytes = 1 << 20
 
-// Settings contains the contents of config.json: *GPT2Settings or *BERTSettings.
-type Settings interface{ check() error }
+// Settings contains the contents of config.json, for a row of families.
+type Settings interface {
+	// Model is the value of model.name for weights with these settings if no key selects a model.
+	Model() string
+	// WordPiece reports whether the tokenizer is a WordPiece vocabulary, vocab.txt, with special tokens around each
+	// text.
+	WordPiece() bool
+	// SetTokens stores the numbers of the special tokens; pad is nil if the tokenizer has no token for padding.
+	SetTokens(end int, pad *int)
+
+	check() error
+}
+
+// Classifier is implemented by Settings of models that may classify texts.
+type Classifier interface {
+	Settings
+	Classifies() bool      // whether the settings are those of a classifier
+	Classes() []string     // names of the classes by number, or nil if the settings have none
+	SetClasses(n []string) // makes the settings those of a classifier
+
+	checkProblem(path string) error
+}
 
 // GPT2Settings contains the settings of a GPT2LMHeadModel of transformers. Fields have the names of transformers.
 type GPT2Settings struct {
@@ -75,7 +95,32 @@ type BERTSettings struct {
 	ProblemType string       `json:"problem_type,omitempty"` // "" or "single_label_classification"
 }
 
-// Classes returns the names of the classes by number, or nil if the settings have none.
+// Model implements [Settings].
+func (*GPT2Settings) Model() string { return "gpt2" }
+
+// WordPiece implements [Settings].
+func (*GPT2Settings) WordPiece() bool { return false }
+
+// SetTokens implements [Settings].
+func (s *GPT2Settings) SetTokens(end int, _ *int) {
+	begin := end
+	s.BOSTokenID, s.EOSTokenID = &begin, &end
+}
+
+// Model implements [Settings].
+func (*BERTSettings) Model() string { return "bert_base" }
+
+// WordPiece implements [Settings].
+func (*BERTSettings) WordPiece() bool { return true }
+
+// SetTokens implements [Settings].
+func (s *BERTSettings) SetTokens(_ int, pad *int) {
+	if pad != nil {
+		s.PadTokenID = pad
+	}
+}
+
+// Classes implements [Classifier].
 func (s *BERTSettings) Classes() []string { return s.ID2Label }
 
 // labels are the names of classes by number. In JSON they are an object with the numbers as keys. transformers also
@@ -122,7 +167,7 @@ type labelNumbers map[string]int
 // UnmarshalJSON implements [json.Unmarshaler].
 func (*labelNumbers) UnmarshalJSON([]byte) error { return nil }
 
-// Classifies reports whether the settings are those of a BertForSequenceClassification.
+// Classifies implements [Classifier].
 func (s *BERTSettings) Classifies() bool {
 	return slices.Contains(s.Architectures, bertClassifier)
 }
@@ -230,12 +275,12 @@ func ReadSettings(path string) (Settings, error) {
 	}
 	if kind := new(otherModelError); errors.As(err, &kind) {
 		return nil, &checkpoint.MismatchError{Path: path, Settings: true, Differences: []checkpoint.Difference{
-			{Name: kind.field, File: kind.got, Model: "gpt2 or bert"}}}
+			{Name: kind.field, File: kind.got, Model: kinds()}}}
 	} else if err != nil {
 		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
 	}
-	if bert, ok := s.(*BERTSettings); ok && bert.Classifies() {
-		if err := bert.checkProblem(path); err != nil {
+	if c, ok := s.(Classifier); ok && c.Classifies() {
+		if err := c.checkProblem(path); err != nil {
 			return nil, err
 		}
 	}
@@ -267,7 +312,16 @@ var ErrTimm = errors.New("config.json of the library timm")
 type otherModelError struct{ field, got string }
 
 func (e *otherModelError) Error() string {
-	return fmt.Sprintf("%s: got %s, want gpt2 or bert", e.field, e.got)
+	return fmt.Sprintf("%s: got %s, want %s", e.field, e.got, kinds())
+}
+
+// kinds lists the values of model_type that this program knows.
+func kinds() string {
+	var all []string
+	for _, f := range families {
+		all = append(all, f.kind)
+	}
+	return strings.Join(all, " or ")
 }
 
 func parseSettings(text []byte) (Settings, error) {
@@ -279,19 +333,15 @@ func parseSettings(text []byte) (Settings, error) {
 	if _, ok := all["pretrained_cfg"]; ok && all["model_type"] == nil {
 		return nil, ErrTimm
 	}
-	kind, err := modelType(all)
+	of, err := modelType(all)
 	if err != nil {
 		return nil, err
 	}
-	create := func() Settings { return NewBERTSettings() }
-	if kind == "gpt2" {
-		create = func() Settings { return NewGPT2Settings() }
-	}
-	s := create()
+	s := of.settings()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		one, err := json.Marshal(map[string]json.RawMessage{name: all[name]})
 		if err == nil {
-			err = json.Unmarshal(one, create())
+			err = json.Unmarshal(one, of.settings())
 		}
 		if err != nil && auxiliary(name) {
 			continue // in a form that this program does not support
@@ -299,40 +349,32 @@ func parseSettings(text []byte) (Settings, error) {
 			return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 		}
 		if err := json.Unmarshal(one, s); err != nil {
-			return nil, err // unreachable: create has accepted the value
+			return nil, err // unreachable: other settings have accepted the value
 		}
 	}
 	return s, s.check()
 }
 
-// modelType returns "gpt2" or "bert". The first published files have no model_type; architectures and the names of the
-// settings then determine the model.
-func modelType(all map[string]json.RawMessage) (string, error) {
+// modelType returns the family of a config.json. The first published files have no model_type; architectures and the
+// names of the settings then determine the family.
+func modelType(all map[string]json.RawMessage) (*family, error) {
+	field, got, is := "model_type", "no such field", func(f family) bool {
+		return !slices.ContainsFunc(f.fields, func(name string) bool { return all[name] == nil })
+	}
 	var kind string
-	if raw, ok := all["model_type"]; ok && json.Unmarshal(raw, &kind) == nil && kind != "" {
-		if kind != "gpt2" && kind != "bert" {
-			return "", &otherModelError{"model_type", kind}
-		}
-		return kind, nil
-	}
 	var classes []string
-	if json.Unmarshal(all["architectures"], &classes) == nil && len(classes) > 0 {
-		switch {
-		case strings.HasPrefix(classes[0], "GPT2"):
-			return "gpt2", nil
-		case strings.HasPrefix(classes[0], "Bert"):
-			return "bert", nil
+	if json.Unmarshal(all["model_type"], &kind) == nil && kind != "" {
+		got, is = kind, func(f family) bool { return f.kind == kind }
+	} else if json.Unmarshal(all["architectures"], &classes) == nil && len(classes) > 0 {
+		field, got, is = "architectures", classes[0], func(f family) bool {
+			return strings.HasPrefix(classes[0], f.classes)
 		}
-		return "", &otherModelError{"architectures", classes[0]}
 	}
-	if _, ok := all["n_embd"]; ok {
-		return "gpt2", nil
+	at := slices.IndexFunc(families, is)
+	if at < 0 {
+		return nil, &otherModelError{field, got}
 	}
-	_, segments := all["type_vocab_size"]
-	if _, hidden := all["hidden_size"]; hidden && segments {
-		return "bert", nil
-	}
-	return "", &otherModelError{"model_type", "no such field"}
+	return &families[at], nil
 }
 
 // EncodeSettings returns s as the text of a config.json.

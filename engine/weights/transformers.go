@@ -13,28 +13,40 @@ import (
 
 // family describes a kind of model for which Hugging Face's library transformers uses almost the same names.
 type family struct {
+	kind     string          // model_type in config.json
+	classes  string          // prefix of the names of its classes (architectures)
+	fields   []string        // settings that together identify the first published config.json files
+	settings func() Settings // settings with the defaults of transformers
+
 	prefix string            // prefix of the names of all tensors but the head's; files without a head omit it
 	table  string            // name of the token embedding after prefix; identifies models of the family
 	heads  []string          // prefixes of names that do not start with prefix
 	tied   map[string]string // maps names of copies that transformers may store to the parameter
 	ignore *regexp.Regexp    // matches buffers that are not weights
 	unused []string          // prefixes of layers that a model may lack
+	// layer between the encoder and a classifier, which files of other tasks lack; "": the family has none
+	pooler string
 }
 
 var families = []family{
 	{
-		prefix: "transformer.", table: "wte.weight", heads: []string{"lm_head.", "score.", "multiple_choice_head."},
+		kind: "gpt2", classes: "GPT2", fields: []string{"n_embd"},
+		settings: func() Settings { return NewGPT2Settings() },
+		prefix:   "transformer.", table: "wte.weight", heads: []string{"lm_head.", "score.", "multiple_choice_head."},
 		tied:   map[string]string{"lm_head.weight": "transformer.wte.weight"},
 		ignore: regexp.MustCompile(`^transformer\.h\.\d+\.attn\.(masked_)?bias$`),
 		unused: []string{"score.", "multiple_choice_head."},
 	},
 	{
-		prefix: "bert.", table: "embeddings.word_embeddings.weight",
+		kind: "bert", classes: "Bert", fields: []string{"hidden_size", "type_vocab_size"},
+		settings: func() Settings { return NewBERTSettings() },
+		prefix:   "bert.", table: "embeddings.word_embeddings.weight",
 		heads: []string{"cls.", "classifier.", "qa_outputs."},
 		tied: map[string]string{"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
 			"cls.predictions.decoder.bias": "cls.predictions.bias"},
 		ignore: regexp.MustCompile(`^bert\.embeddings\.(position_ids|token_type_ids)$`),
 		unused: []string{"cls.seq_relationship.", "cls.predictions.", "bert.pooler.", "qa_outputs."},
+		pooler: "bert.pooler",
 	},
 }
 

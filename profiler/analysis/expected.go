@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
 // expectation is the ratio to the baseline that a policy should reach with four unequal workers.
@@ -30,9 +32,11 @@ func ratiosOf(values map[string]expectedValues) (list []expectation) {
 		{"scaling efficiency", "efficiency", func(e expectedValues) float64 { return e.efficiency }, false},
 		{"load imbalance", "imbalance", func(e expectedValues) float64 { return e.imbalance }, true},
 	} {
-		for _, policy := range []string{"proportional", "dynamic", "hybrid"} {
-			list = append(list,
-				expectation{policy, figure.what, figure.key, figure.of(values[policy]) / figure.of(base), figure.below})
+		for _, policy := range policies.Names() {
+			if e, ok := values[policy]; ok && policy != baseline {
+				list = append(list,
+					expectation{policy, figure.what, figure.key, figure.of(e) / figure.of(base), figure.below})
+			}
 		}
 	}
 	return list

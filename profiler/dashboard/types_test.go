@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/golden"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
@@ -50,8 +51,13 @@ func typescript() string {
 			fmt.Fprintf(&b, "  %s,\n", text)
 		}
 	}
-	b.WriteString("]\n")
-	return b.String()
+	b.WriteString("]\n\n// Policies that equalize the measured times of the ranks, from policies.Makers.\nexport const learning = [")
+	for _, m := range policies.Makers() {
+		if m.Learns {
+			fmt.Fprintf(&b, "'%s', ", m.Name)
+		}
+	}
+	return strings.TrimSuffix(b.String(), ", ") + "]\n"
 }
 
 // declared collects the TypeScript types of Go types.

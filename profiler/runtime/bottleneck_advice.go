@@ -11,6 +11,7 @@ type BottleneckSettings struct {
 	DataWorkers  int    // number of goroutines per rank that load data
 	CPUs         int    // number of CPUs per rank for these goroutines
 	Policy       string // value of balance.policy, or "fixed" for balance.fixed_shares
+	Learns       bool   // Policy equalizes the measured times of the ranks
 	WireDType    string // element type of transferred gradients: f32 or bf16
 	Overlap      bool
 	Foreign      bool // another program computes the steps, so settings of this program have no effect
@@ -149,7 +150,7 @@ func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	switch {
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
-	case s.Policy != "hybrid":
+	case !s.Learns:
 		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank as many samples as it can process in the same time",
 			s.Policy)
 	}

@@ -307,8 +307,8 @@ func TestWindowsLeaveOutWhatIsNoMeasurement(t *testing.T) {
 func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	s := BottleneckSettings{DataWorkers: 2, CPUs: 8, Policy: "none", WireDType: "f32", Overlap: true, Precision: "f32",
 		SyncNorm: true, Accumulation: 1}
-	done := BottleneckSettings{DataWorkers: 8, CPUs: 8, Policy: "hybrid", WireDType: "bf16", Overlap: true,
-		AutoBuckets: true, Precision: "bf16", Accumulation: 4}
+	done := BottleneckSettings{DataWorkers: 8, CPUs: 8, Policy: "hybrid", Learns: true, WireDType: "bf16",
+		Overlap: true, AutoBuckets: true, Precision: "bf16", Accumulation: 4}
 	fixed, sequential := s, done
 	fixed.Policy, sequential.Overlap = "fixed", false
 	of := func(b Bound) Bottleneck {

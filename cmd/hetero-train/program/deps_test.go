@@ -264,7 +264,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/bridge", imports("cmd/hetero-train/internal/bridge", "engine/cluster/discovery",
 		"engine/config", "engine/platform",
 		"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit",
-		"cmd/hetero-train/internal/logs",
+		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/parts",
 		"cmd/hetero-train/internal/run", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/analyze", imports("engine/task", "engine/experiment", "profiler/analysis",
 		"profiler/analysis/figures", "profiler/runtime", "cmd/hetero-train/internal/cli",

@@ -24,6 +24,13 @@ type (
 	// 3.
 	DataSetOptions = parts.DataSetOptions
 
+	// MemoryUser is implemented by the options of data sets of images that fetch or decompress samples before their
+	// use, or whose images all have the same size.
+	MemoryUser = parts.MemoryUser
+
+	// ReadMemory describes the memory that reading a data set of images needs.
+	ReadMemory = parts.ReadMemory
+
 	// LanguageModel is a network that reads tokens. Configurations select it with model.name.
 	LanguageModel = parts.LanguageModel
 
@@ -47,6 +54,9 @@ type (
 	// PolicyOptions are the keys of table [balance] that only one policy has. The program sets the keys and then calls
 	// New on each rank. The program checks the balancer.Options before the call.
 	PolicyOptions = parts.PolicyOptions
+
+	// TraitsOfPolicy is implemented by the options of policies whose balancer.Traits are not the zero value.
+	TraitsOfPolicy = parts.TraitsOfPolicy
 
 	// NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 	NoKeys = parts.NoKeys

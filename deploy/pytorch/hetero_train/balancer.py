@@ -74,7 +74,8 @@ class Balancer(Opening, Position, Ending):
                               local_rank=int(os.environ.get("LOCAL_RANK", -1)),
                               local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", 0)),
                               settings=program.settings_text(keys))
-            self.program_version = self._bridge.expect("welcome")["program"]
+            welcome = self._bridge.expect("welcome")
+            self.program_version, self._measures = welcome["program"], welcome["measures"]
         except Exception as e:  # the other ranks must know, too
             error = e
         try:
@@ -85,7 +86,6 @@ class Balancer(Opening, Position, Ending):
             raise
         self.micro_batch = global_batch // accumulation
         self.policy = policy
-        self._measures = policy not in ("none", "proportional") and fixed_shares is None
         self.device = torch.device(device) if device is not None else self._default_device()
         self._total, self._max_share = steps, max_share
         self._owner = os.getpid()

@@ -25,7 +25,7 @@ func (r *Run) compareData(ctx context.Context) error {
 		return nil
 	}
 	decoder := "" // "" for data sets that cannot contain WebP images
-	if d := r.Data.Name; r.Data.Tokens == nil && (d == "images" || d == "webdataset" || d == "huggingface") {
+	if r.Data.DecodesImages() {
 		decoder = webp.InUse().Name
 	}
 	own := r.Rank.Team.Group.Members()[r.Rank.Team.Place.Rank]

@@ -72,9 +72,8 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 		texts = append(texts, "the model cannot learn classes of the evaluation that have no training sample: "+
 			weights.DescribeClasses(missing))
 	}
-	stored := cfg.Data.Dataset == "images" || cfg.Data.Dataset == "webdataset"
-	if !stored || cfg.Origin("data.image_size") != "" {
-		return texts
+	if set.Tokens != nil || cfg.DefaultOf("data.image_size") != cfg.Data.Dataset {
+		return texts // the data set does not determine the image size
 	}
 	if largest := largestSide(set.Train); largest > 0 && largest < cfg.Data.ImageSize {
 		texts = append(texts, fmt.Sprintf("images of at most %d pixels are enlarged to %d pixels, the default of data.image_size for %s; set data.image_size to train at another size",

@@ -43,6 +43,19 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 	splits, flat := t.TempDir(), t.TempDir()
 	picturesIn(t, 16, filepath.Join(splits, "train"), filepath.Join(splits, "test"))
 	picturesIn(t, 16, flat)
+	list := "file_name,label\n"
+	pictures, err := filepath.Glob(filepath.Join(flat, "*", "*.png"))
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("got %d pictures, %v", len(pictures), err)
+	}
+	for _, file := range pictures {
+		class := filepath.Base(filepath.Dir(file))
+		list += class + "/" + filepath.Base(file) + "," + class + "\n"
+	}
+	listed := filepath.Join(flat, "metadata.csv")
+	if err := os.WriteFile(listed, []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect",
 		"images of at most 16 pixels are enlarged to 224"
 	for _, c := range []struct {
@@ -53,6 +66,7 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 		{"no part", flat, []string{"data.val_fraction=0.2", "data.image_size=16"}, nil},
 		{"small images", flat, nil, []string{scaled}},
 		{"small images on purpose", flat, []string{"data.image_size=224"}, nil},
+		{"small images in a list", listed, []string{"data.dataset=huggingface"}, []string{scaled}},
 		{"both", splits, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
 	} {
 		var set []config.Override

@@ -17,7 +17,8 @@ var ErrEnded = errors.New("the PyTorch script has ended without balancer.close()
 type Welcome struct {
 	Type     string `json:"type"` // welcome
 	Protocol int    `json:"protocol"`
-	Program  string `json:"program"` // version of hetero-train
+	Program  string `json:"program"`  // version of hetero-train
+	Measures bool   `json:"measures"` // the shares depend on the measured times of the ranks
 }
 
 // Gather asks the program to exchange one value of each rank. The reply is a [Gathered].

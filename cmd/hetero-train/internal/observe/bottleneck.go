@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -83,6 +84,7 @@ func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {
 	s := runtime.BottleneckSettings{DataWorkers: c.Data.Workers, CPUs: cpus, Policy: c.Balance.Policy,
+		Learns:    parts.PolicyTraits(c.Balance.Options).Learns,
 		WireDType: c.Parallel.WireDType, Overlap: c.Parallel.Overlap,
 		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision,
 		Accumulation: c.Train.MicroBatches()}
@@ -90,7 +92,7 @@ func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.Bo
 		s.DataWorkers = cpus
 	}
 	if len(c.Balance.FixedShares) > 0 {
-		s.Policy = "fixed"
+		s.Policy, s.Learns = "fixed", false
 	}
 	return s
 }

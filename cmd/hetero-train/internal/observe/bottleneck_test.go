@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -91,14 +92,15 @@ func TestARunThatGoesBackBeginsItsWindowAnew(t *testing.T) {
 func TestBottleneckSettingsAreThoseInEffect(t *testing.T) {
 	c := &config.Config{}
 	c.Balance.Policy, c.Parallel.WireDType, c.Model.BatchNorm, c.Train.GradAccumulation = "hybrid", "auto", "sync", 2
+	c.Balance.Options = parts.BuiltinCatalog.PolicyOptions("hybrid")
 	got := bottleneckSettings(c, 6, "f32")
-	want := runtime.BottleneckSettings{DataWorkers: 6, CPUs: 6, Policy: "hybrid", WireDType: "auto", AutoBuckets: true,
-		SyncNorm: true, Precision: "f32", Accumulation: 2}
+	want := runtime.BottleneckSettings{DataWorkers: 6, CPUs: 6, Policy: "hybrid", Learns: true, WireDType: "auto",
+		AutoBuckets: true, SyncNorm: true, Precision: "f32", Accumulation: 2}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	c.Balance.FixedShares, c.Data.Workers, c.Parallel.BucketCapMB = []int{1, 2}, 3, 5
-	want.Policy, want.DataWorkers, want.AutoBuckets = "fixed", 3, false
+	want.Policy, want.Learns, want.DataWorkers, want.AutoBuckets = "fixed", false, 3, false
 	if got := bottleneckSettings(c, 6, "f32"); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -1,8 +1,6 @@
 package parts
 
 import (
-	"slices"
-
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -31,29 +29,27 @@ var Builtin = append([]Part{
 	bertModel("bert_base", "109.5 million parameters"),
 	bertModel("bert_large", "335.2 million parameters"),
 
-	DataSet{"synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart",
-		func() DataSetOptions { return syntheticImages{} },
-		config.DataTraits{Computed: true}},
+	imageSet("synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart",
+		func() builtinImages { return syntheticImages{} },
+		config.DataTraits{Computed: true}),
 	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing",
 		cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
 	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing",
 		cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
-	DataSet{"images", "image files with one folder per class, or ImageNet as distributed",
-		func() DataSetOptions { return imageFiles{} }, photos},
-	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`",
-		func() DataSetOptions { return shards{} }, photos},
+	imageSet("images", "image files with one folder per class, or ImageNet as distributed",
+		func() builtinImages { return imageFiles{} }, withValPath(photos)),
+	imageSet("webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`",
+		func() builtinImages { return shards{} }, withValPath(photos)),
 	anyData{HuggingFace, "a data set of Hugging Face's `datasets`: a folder of `save_to_disk`, of its cache, Parquet files, or a list of images such as `metadata.csv`; images, texts with classes, or token lists, as the model reads them",
 		func() anyDataOptions { return new(huggingFace) }, photos},
-	TokenData{
-		"synthetic_text",
+	tokenSet("synthetic_text",
 		"tokens of a Markov source, computed from the seed; its known entropy is the lowest possible loss",
-		func() TokenDataOptions { return new(syntheticText) },
-		config.DataTraits{Computed: true}},
-	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions {
-		return new(textFiles)
-	}, config.DataTraits{NeedsPath: true}},
-	TokenData{LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines",
-		func() TokenDataOptions { return new(labelledText) }, config.DataTraits{}},
+		func() builtinTokens { return new(syntheticText) },
+		config.DataTraits{Computed: true}),
+	tokenSet("text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT",
+		func() builtinTokens { return new(textFiles) }, config.DataTraits{NeedsPath: true, ValPath: true}),
+	tokenSet(LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines",
+		func() builtinTokens { return new(labelledText) }, config.DataTraits{ValPath: true}),
 }, builtinPolicies()...)
 
 // BuiltinCatalog is the catalog of the components in Builtin.
@@ -68,21 +64,37 @@ var BuiltinCatalog = func() config.Catalog {
 // photos are the traits of data sets of photographs with any number of pixels.
 var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}
 
+// withValPath returns the traits of a data set that also reads data.val_path.
+func withValPath(t config.DataTraits) config.DataTraits {
+	t.ValPath = true
+	return t
+}
+
+// imageSet returns a built-in data set of images.
+func imageSet(name, doc string, make func() builtinImages, traits config.DataTraits) DataSet {
+	return DataSet{name, doc, func() DataSetOptions { return make() }, traits}
+}
+
+// tokenSet returns a built-in data set of text.
+func tokenSet(name, doc string, make func() builtinTokens, traits config.DataTraits) TokenData {
+	return TokenData{name, doc, func() TokenDataOptions { return make() }, traits}
+}
+
 func resnetModel(name, size string) Model {
 	return Model{name, "torchvision's ResNet, " + size + " with 1,000 classes",
 		func() ModelOptions { return &resnetOptions{depth: resnet.Family[name]} }, nil}
 }
 
 func cifarSet(doc string, set cifarImages) DataSet {
-	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set },
-		config.DataTraits{CropPadding: 4, Flip: true}}
+	return imageSet(set.variant.Name, doc, func() builtinImages { return set },
+		config.DataTraits{CropPadding: 4, Flip: true})
 }
 
 // builtinPolicies returns the policies of package policies.
 func builtinPolicies() []Part {
 	var list []Part
 	for _, m := range policies.Makers() {
-		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
+		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{Maker: m} }})
 	}
 	return list
 }
@@ -90,22 +102,22 @@ func builtinPolicies() []Part {
 // balancerPolicy is a policy of package policies. Such a policy has no keys of its own in table [balance].
 type balancerPolicy struct {
 	NoKeys
-	name string
+	balancer.Maker
 }
 
 // Ignores implements [config.Ignorer].
 func (p balancerPolicy) Ignores() []string {
-	if p.name == "hybrid" {
+	if p.Maker.Objectives {
 		return nil
 	}
 	return []string{"objective", "max_slowdown_percent", "power_watts", "idle_watts", "prices", "bench_worthless"}
 }
 
 // New implements [PolicyOptions].
-func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
-	makers := policies.Makers()
-	return makers[slices.IndexFunc(makers, func(m balancer.Maker) bool { return m.Name == p.name })].New(o)
-}
+func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) { return p.Maker.New(o) }
+
+// PolicyTraits implements [TraitsOfPolicy].
+func (p balancerPolicy) PolicyTraits() balancer.Traits { return p.Maker.Traits }
 
 // simpleCNNOptions are the keys of table [model] for simple_cnn.
 type simpleCNNOptions struct {

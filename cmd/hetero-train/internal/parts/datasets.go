@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,23 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
-
-// Opened is an open data set, with the properties that explain the results of a run.
-type Opened struct {
-	data.Splits
-	Tokens *TokenSplits // text data; nil for images: Splits contains them
-
-	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
-	Note string // reason for the fallback; "" without a fallback
-
-	Cache  data.Budget // memory for decoded images
-	cached int64       // maximum memory of the caches, bytes; 0: no caches
-	ahead  int64       // memory for encoded samples that are fetched or decompressed before their use, bytes
-
-	stored  data.Splits  // the data set without caches, and without replacement of unreadable samples
-	Content data.Content // stored data, which the machines compare; nil if the settings alone determine the data
-	Watch   data.Watch   // receives the hashes of the parts of Content that this process reads
-}
 
 // OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set that
 // data.fallback names. Damaged data and missing paths are errors and cause no fallback.
@@ -54,12 +36,12 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	if err := out.checkLeftOut(cfg, log); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	if out.Name != "synthetic_image" {
+	if _, ok := out.options.(determined); !ok {
 		out.stored = out.Splits
 		out.Content = data.ContentOf(out.Splits.Train, out.Splits.Eval)
 		out.Splits = out.Splits.Watched(&out.Watch)
 	}
-	out.accountFor(&cfg.Data)
+	out.accountFor(out.options, &cfg.Data)
 	out.Cache.Set(data.DefaultCacheBytes)
 	out.Splits = out.Splits.CachedWithin(0, &out.Cache)
 	if cfg.Data.Corrupt == "skip" {
@@ -67,46 +49,6 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	}
 	return out, nil
 }
-
-// Unread returns a data set without opening it, for commands that read no samples. The parameter splits describes the
-// data set.
-func Unread(cfg *config.Config, splits data.Splits) *Opened {
-	o := &Opened{Name: cfg.Data.Dataset, Splits: splits}
-	o.accountFor(&cfg.Data)
-	o.cached = data.DefaultCacheBytes
-	return o
-}
-
-// accountFor computes the memory that reading the data set needs (cached, ahead).
-func (o *Opened) accountFor(d *config.Data) {
-	size := 0
-	switch o.Name {
-	case "synthetic_image":
-		size = d.ImageSize
-	case "cifar10", "cifar100":
-		size = 32
-	case "images", "huggingface":
-		o.ahead = data.AheadBytes
-	case "webdataset":
-		if strings.Contains(d.Path, ".zst") {
-			o.ahead = int64(d.ShardCacheMB) << 20
-		}
-	}
-	o.cached = data.DefaultCacheBytes
-	if size > 0 {
-		needs := data.CachedBytes(o.Train.Len(), size, size)
-		if o.Eval != nil {
-			needs += data.CachedBytes(o.Eval.Len(), size, size)
-		}
-		o.cached = min(o.cached, needs)
-	}
-}
-
-// CachedBytes returns the maximum memory of the caches of decoded images.
-func (o *Opened) CachedBytes() int64 { return o.cached }
-
-// AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
-func (o *Opened) AheadBytes() int64 { return o.ahead }
 
 // OpenStored opens the configured subset of the data set, without caches. Each read accesses the stored file, and
 // returns its error if the file is damaged.
@@ -116,14 +58,14 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	d := cfg.Data
 	splits, err := OpenSplits(ctx, cfg, log)
-	out := &Opened{Name: d.Dataset}
+	out := &Opened{Name: d.Dataset, options: d.Options}
 	var fault *data.Fault
 	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
 	switch {
 	case unavailable && d.Fallback == "" && errors.As(err, &fault):
 		fault.Advice += ", or set data.fallback = \"synthetic_image\""
 	case unavailable && d.Fallback != "":
-		out.Name = d.Fallback
+		out.Name, out.options = d.Fallback, d.FallbackOptions
 		out.Note = fmt.Sprintf("trained on %s instead of %s, which is not available: %v", d.Fallback, d.Dataset, err)
 		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
@@ -182,6 +124,12 @@ func checkSubset(d config.Data, splits data.Splits) error {
 // syntheticImages is a data set of images that are computed from the seed.
 type syntheticImages struct{ NoKeys }
 
+func (syntheticImages) format() string { return "" }
+func (syntheticImages) determined()    {}
+
+// ReadMemory implements [MemoryUser].
+func (syntheticImages) ReadMemory(d *config.Data) ReadMemory { return ReadMemory{Side: d.ImageSize} }
+
 // Ignores implements [config.Ignorer].
 func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
 
@@ -210,6 +158,11 @@ type cifarImages struct {
 	count   int // number of classes
 	norm    data.Normalization
 }
+
+func (cifarImages) format() string { return "" }
+
+// ReadMemory implements [MemoryUser].
+func (cifarImages) ReadMemory(*config.Data) ReadMemory { return ReadMemory{Side: 32} }
 
 // Ignores implements [config.Ignorer].
 func (cifarImages) Ignores() []string { return ofFiles }
@@ -246,6 +199,11 @@ func (s cifarImages) classes() int                      { return s.count }
 // imageFiles is a data set of image files, in one folder per class or in an archive.
 type imageFiles struct{ NoKeys }
 
+func (imageFiles) format() string { return "image files and archives" }
+
+// ReadMemory implements [MemoryUser].
+func (imageFiles) ReadMemory(*config.Data) ReadMemory { return ReadMemory{Ahead: data.AheadBytes} }
+
 // Ignores implements [config.Ignorer].
 func (imageFiles) Ignores() []string { return []string{"shard_cache_mb"} }
 
@@ -264,6 +222,16 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 
 // shards is a data set of WebDataset shards.
 type shards struct{ NoKeys }
+
+func (shards) format() string { return "WebDataset shards" }
+
+// ReadMemory implements [MemoryUser].
+func (shards) ReadMemory(d *config.Data) ReadMemory {
+	if strings.Contains(d.Path, ".zst") {
+		return ReadMemory{Ahead: int64(d.ShardCacheMB) << 20}
+	}
+	return ReadMemory{}
+}
 
 // Open implements [DataSetOptions].
 func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
@@ -302,11 +270,6 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
-// DecodeOptions returns the pixel limit and the EXIF orientation setting of image decoding.
-func DecodeOptions(d config.Data) images.DecodeOptions {
-	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
-}
-
 // evalSamples returns the number of synthetic evaluation samples for a number of training samples: a fifth. If train is
 // 0, it returns 0, which selects the default.
 func evalSamples(train int) int {
@@ -316,75 +279,6 @@ func evalSamples(train int) int {
 	return max(train/5, 1)
 }
 
-// Exists reports whether path is an existing file or folder.
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// CacheDir returns the folder for downloads and converted data.
-func CacheDir(configured string) (string, error) {
-	if configured != "" {
-		return configured, nil
-	}
-	dir, err := UserCache("")
-	if err != nil {
-		return "", exit.Usagef("data.cache_dir: find the cache folder of the user: %v: set data.cache_dir", err)
-	}
-	return dir, nil
-}
-
-// UserCache returns a subfolder of the program's folder in the user's cache folder. With an empty name, it returns the
-// program's folder.
-func UserCache(name string) (string, error) {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "hetero-train", name), nil
-}
-
-// ProgressLog returns a function that logs the progress of a transfer, after each tenth of the bytes.
-func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
-	last := int64(-1)
-	return func(done, total int64) {
-		if total <= 0 {
-			return
-		}
-		if tenth := done * 10 / total; tenth != last {
-			last = tenth
-			log.Info(what, "percent", tenth*10, "megabytes", done>>20, "of", total>>20)
-		}
-	}
-}
-
-// Normalization returns the configured normalization if there is one, otherwise the normalization of the data set.
-func Normalization(d config.Data, own data.Normalization) data.Normalization {
-	for i := range 3 {
-		if len(d.Mean) == 3 {
-			own.Mean[i] = float32(d.Mean[i])
-		}
-		if len(d.Std) == 3 {
-			own.Std[i] = float32(d.Std[i])
-		}
-	}
-	return own
-}
-
-// Transforms returns the augmentation for training and the transform for evaluation.
-func Transforms(d config.Data) (train, eval data.Transform) {
-	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
-	train = eval
-	switch {
-	case d.RandomResizedCrop:
-		train = data.Transform{Crop: data.ResizedCrop, Size: d.ImageSize, Flip: d.Flip}
-		eval.Resize = d.ImageSize * 256 / 224 // as in torchvision
-	case d.CropPadding > 0 || d.Flip:
-		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
-	}
-	return train, eval
-}
-
 // UsualNormalization returns the normalization for a checkpoint that contains none but was trained on the data set
 // name.
 func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
@@ -392,4 +286,17 @@ func UsualNormalization(catalog config.Catalog, name string) data.Normalization 
 		return set.normalization()
 	}
 	return data.NormalizeImageNet
+}
+
+// OpenSplits opens the data set that a configuration selects.
+func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	o, ok := cfg.Data.Options.(DataSetOptions)
+	if !ok {
+		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
+			cfg.Data.Dataset, cfg.Data.Samples)
+	}
+	if err := keepObjects(cfg, log); err != nil {
+		return data.Splits{}, err
+	}
+	return o.Open(ctx, cfg, log)
 }

@@ -48,6 +48,31 @@ type DataSetOptions interface {
 	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
 }
 
+// MemoryUser is implemented by the options of data sets of images that fetch or decompress samples before their use, or
+// whose images all have the same size. Without the method, the program counts no such memory, and limits the cache of
+// decoded images only by [data.DefaultCacheBytes].
+type MemoryUser interface {
+	ReadMemory(d *config.Data) ReadMemory
+}
+
+// ReadMemory describes the memory that reading a data set of images needs.
+type ReadMemory struct {
+	Side  int   // height and width of every image, in pixels; 0: sizes differ or are unknown
+	Ahead int64 // maximum memory per rank of samples that are fetched or decompressed before their use, bytes
+}
+
+// builtinImages are the options of a built-in data set of images. The methods are the facts that other code needs, so a
+// new data set without one of them does not compile.
+type builtinImages interface {
+	DataSetOptions
+	MemoryUser
+	formatted
+}
+
+// determined is implemented by the options of data sets whose settings determine every sample. Machines and runs do not
+// compare such samples.
+type determined interface{ determined() }
+
 // normalized is implemented by the options of data sets whose normalization differs from that of ImageNet. The program
 // uses this normalization for checkpoints that do not contain a normalization.
 type normalized interface{ normalization() data.Normalization }
@@ -79,6 +104,17 @@ type PolicyOptions interface {
 	New(balancer.Options) (balancer.Policy, error)
 }
 
+// TraitsOfPolicy is implemented by the options of policies whose [balancer.Traits] are not the zero value.
+type TraitsOfPolicy interface{ PolicyTraits() balancer.Traits }
+
+// PolicyTraits returns the traits of the policy with the given options.
+func PolicyTraits(o config.Options) (t balancer.Traits) {
+	if own, ok := o.(TraitsOfPolicy); ok {
+		t = own.PolicyTraits()
+	}
+	return t
+}
+
 // NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 type NoKeys struct{}
 
@@ -94,7 +130,11 @@ func (d DataSet) addTo(c *config.Catalog) error {
 }
 
 func (p Policy) addTo(c *config.Catalog) error {
-	return addKind(&c.Policies, "policy", config.Kind{Name: p.Name, Doc: p.Doc}, p.New)
+	kind := config.Kind{Name: p.Name, Doc: p.Doc}
+	if p.New != nil {
+		kind.Learns = PolicyTraits(p.New()).Learns
+	}
+	return addKind(&c.Policies, "policy", kind, p.New)
 }
 
 // addKind adds a component to list. It sets the field Options of kind to a function that calls make.
@@ -118,19 +158,6 @@ func CatalogOf(parts []Part) (config.Catalog, error) {
 	return c, errors.Join(append(errs, c.Check())...)
 }
 
-// OpenSplits opens the data set that a configuration selects.
-func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
-	o, ok := cfg.Data.Options.(DataSetOptions)
-	if !ok {
-		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
-			cfg.Data.Dataset, cfg.Data.Samples)
-	}
-	if err := keepObjects(cfg, log); err != nil {
-		return data.Splits{}, err
-	}
-	return o.Open(ctx, cfg, log)
-}
-
 // PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the own
 // keys of the policy name have their defaults.
 func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
@@ -142,7 +169,7 @@ func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balanc
 	if !known {
 		return balancer.Maker{}, exit.Usagef("got %q, want %s", name, strings.Join(KindNames(catalog.Policies), ", "))
 	}
-	return balancer.Maker{Name: name, New: options.New}, nil
+	return balancer.Maker{Name: name, New: options.New, Traits: PolicyTraits(own)}, nil
 }
 
 // MakePolicy returns the policy called name.
@@ -152,4 +179,32 @@ func MakePolicy(catalog config.Catalog, b *config.Balance, name string, o balanc
 		return nil, err
 	}
 	return m.Make(o)
+}
+
+// formatted is implemented by the options of built-in data sets.
+type formatted interface {
+	// format describes the files that data.path names. Errors about files of another format contain the text. It is ""
+	// if such errors need no advice, or if there are no files.
+	format() string
+}
+
+// tokenFormat is the format of data sets whose files contain tokens instead of texts.
+const tokenFormat = "token files"
+
+// KindNames returns the names of the given models, data sets or policies, in the order of the catalog.
+func KindNames(kinds []config.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// BuildClassifier returns the configured image network. An error has the exit code of usage errors.
+func BuildClassifier(m *config.Model) (models.Classifier, error) {
+	o, ok := m.Options.(ModelOptions)
+	if !ok {
+		return nil, exit.Usagef("model %s reads %v: this command supports models of images only", m.Name, m.Samples)
+	}
+	return o.Build(), nil
 }

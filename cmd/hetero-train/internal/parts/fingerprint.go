@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
 // identitySamples is the number of samples that a fingerprint covers in each part of the data. It covers all samples of
@@ -81,39 +81,6 @@ func (p *PartPrint) String() string {
 // sampleAt returns the index of the k-th of n evenly spaced samples. The parameter samples is the number of samples in
 // the part.
 func sampleAt(k, n int, samples int64) int { return int(int64(k) * samples / int64(n)) }
-
-// Print returns the fingerprint of the data. It reads up to identitySamples samples of each part.
-func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
-	defer func() {
-		left := o.LeftOut()
-		for _, l := range left[:min(len(left), mostShown)] {
-			f.LeftOut = append(f.LeftOut, l.Path)
-		}
-	}()
-	switch {
-	case o.Tokens != nil:
-		f = o.Tokens.Print
-		f.Digest = o.Tokens.Identity
-		return f, nil
-	case o.Content == nil:
-		return f, nil
-	}
-	h := sha256.New()
-	for _, part := range []struct {
-		set   data.Dataset
-		print **PartPrint
-	}{{o.stored.Train, &f.Train}, {o.stored.Eval, &f.Eval}} {
-		if part.set == nil {
-			io.WriteString(h, "none\n")
-			continue
-		}
-		if *part.print, err = printPart(ctx, h, part.set); err != nil {
-			return Fingerprint{}, fmt.Errorf("data set %s: %w", o.Name, err)
-		}
-	}
-	f.Digest = digest(h.Sum(nil))
-	return f, nil
-}
 
 // printPart returns the fingerprint of a part. For the digest of the data set, it writes to h the class names, all
 // labels, and up to identitySamples evenly spaced samples.
@@ -261,43 +228,6 @@ func decodeSample(r data.Reader, i int, sizer data.Sizer, image *data.Image) (er
 	return r.Read(i, sizer, image)
 }
 
-// printLabelled returns the fingerprint of a part of labelled texts.
-func printLabelled(set *tokens.Classification) *PartPrint {
-	if set.Len() == 0 {
-		return nil
-	}
-	p := &PartPrint{Unit: "samples", Units: int64(set.Len()), Rest: identifyLabelled(set)}
-	n := min(set.Len(), identitySamples)
-	for k := range n {
-		p.addSum(set.Sum(sampleAt(k, n, p.Units)))
-	}
-	return p
-}
-
-// Differences describes how the two parts of the data differ from the parts of earlier data, whose fingerprint is
-// previous. A text is "" if the parts are equal or unknown.
-func (o *Opened) Differences(previous, now Fingerprint) (train, eval string) {
-	name := func(part string, first int) func(i int) string {
-		if o.Tokens != nil || o.Content == nil {
-			return func(i int) string { return fmt.Sprintf("%s sample %d", part, i) }
-		}
-		return func(i int) string { return strconv.Quote(o.Content.Name(first + i)) }
-	}
-	first := 0
-	if now.Train != nil {
-		first = int(now.Train.Units)
-	}
-	if previous.Train == nil && previous.Eval == nil { // imported weights
-		return "", ""
-	}
-	train = difference("training", previous.Train, now.Train, name("training", 0))
-	eval = difference("evaluation", previous.Eval, now.Eval, name("evaluation", first))
-	if train != "" {
-		train += leftOutBefore(previous, now)
-	}
-	return train, eval
-}
-
 // leftOutBefore returns a text that names the parts that the earlier run left out as damaged but this run reads.
 func leftOutBefore(was, now Fingerprint) string {
 	var repaired []string
@@ -310,40 +240,6 @@ func leftOutBefore(was, now Fingerprint) string {
 		return ""
 	}
 	return "; damaged when the run was trained, and not any more: " + strings.Join(repaired, ", ")
-}
-
-// Repaired reports whether the data differ from the earlier data only in repaired samples. These could not be read then
-// and can be read now. The number and the order of the samples are then the same. The parameter previous is the
-// fingerprint of the earlier data. The result text describes the repaired samples.
-func (o *Opened) Repaired(previous, current Fingerprint) (text string, ok bool) {
-	if o.Content == nil || previous.Train == nil || current.Train == nil ||
-		(previous.Eval == nil) != (current.Eval == nil) {
-		return "", false
-	}
-	first, count, name := 0, 0, ""
-	for _, part := range [][2]*PartPrint{{previous.Train, current.Train}, {previous.Eval, current.Eval}} {
-		a, b := part[0], part[1]
-		if a == nil {
-			continue
-		}
-		if a.Unit != b.Unit || a.Units != b.Units || a.Rest != b.Rest || len(a.Sums) != len(b.Sums) {
-			return "", false
-		}
-		for k := range a.count() {
-			switch {
-			case a.sum(k) == b.sum(k):
-			case !a.bad(k) || b.bad(k):
-				return "", false
-			default:
-				if count++; name == "" {
-					name = o.Content.Name(first + sampleAt(k, a.count(), a.Units))
-				}
-			}
-		}
-		first += int(a.Units)
-	}
-	return fmt.Sprintf("the data differ only in samples that could not be read before and can be read now: %d of the compared ones, the first %q",
-		count, name), count > 0
 }
 
 func difference(part string, was, now *PartPrint, name func(i int) string) string {
@@ -392,3 +288,8 @@ func difference(part string, was, now *PartPrint, name func(i int) string) strin
 	}
 	return ""
 }
+
+func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
+
+// mostShown is the maximum number of damaged parts that a list names.
+const mostShown = 10

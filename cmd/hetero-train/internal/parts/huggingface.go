@@ -22,8 +22,8 @@ const HuggingFace = "huggingface"
 
 // anyDataOptions are the keys of table [data] for an anyData.
 type anyDataOptions interface {
-	DataSetOptions
-	TokenDataOptions
+	builtinImages
+	builtinTokens
 }
 
 // anyData is a data set that can provide images or text. It provides the kind of samples that the model reads.
@@ -48,6 +48,11 @@ type huggingFace struct {
 
 	labelledText // columns of labelled texts; for images, Label is the column of their labels
 }
+
+func (*huggingFace) format() string { return "" }
+
+// ReadMemory implements [MemoryUser].
+func (*huggingFace) ReadMemory(*config.Data) ReadMemory { return ReadMemory{Ahead: data.AheadBytes} }
 
 // Ignores implements [config.Ignorer].
 func (*huggingFace) Ignores() []string { return []string{"shard_cache_mb", "class_names"} }
@@ -118,6 +123,13 @@ func (s *huggingFace) texts() *labelledText {
 	t := &s.labelledText
 	t.Label = cmp.Or(t.Label, "label")
 	return t
+}
+
+func (s *huggingFace) labelledFor(m *config.Model) (*labelledText, bool) {
+	if _, ok := m.Options.(textClassifier); !ok {
+		return nil, false
+	}
+	return s.texts(), true
 }
 
 // OpenTokens implements [TokenDataOptions].

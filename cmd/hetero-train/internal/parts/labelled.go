@@ -19,15 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// textClassifier is implemented by the options of text models that can also classify texts.
-type textClassifier interface {
-	LanguageOptions
-	// buildTexts is like BuildLanguage, but returns a classifier of texts.
-	buildTexts(vocabulary, length int) (models.SequenceClassifier, error)
-	// checkPairs returns an error if the model cannot read pairs of texts.
-	checkPairs() error
-}
-
 // CheckPairs returns an error if the samples are pairs of texts but the model cannot read pairs.
 func CheckPairs(cfg *config.Config) error {
 	model, ok := cfg.Model.Options.(textClassifier)
@@ -50,6 +41,8 @@ type labelledText struct {
 
 	classes []string // class names that UseClasses has set; nil: those of the data
 }
+
+func (*labelledText) format() string { return "tab-separated values and JSON lines" }
 
 // Ignores implements [config.Ignorer].
 func (*labelledText) Ignores() []string {
@@ -92,16 +85,19 @@ func UseClasses(cfg *config.Config, names []string) {
 
 // labelledOf returns the settings of labelled texts. The result ok is false if the configuration selects other data.
 func labelledOf(cfg *config.Config) (s *labelledText, ok bool) {
-	switch o := cfg.Data.Options.(type) {
-	case *labelledText:
-		return o, true
-	case *huggingFace:
-		if _, ok := cfg.Model.Options.(textClassifier); ok {
-			return o.texts(), true
-		}
+	if o, may := cfg.Data.Options.(mayBeLabelled); may {
+		return o.labelledFor(&cfg.Model)
 	}
 	return nil, false
 }
+
+// mayBeLabelled is implemented by the options of data sets that can provide labelled texts.
+type mayBeLabelled interface {
+	// labelledFor returns the settings of the texts. The result ok is false if the model reads other samples.
+	labelledFor(m *config.Model) (s *labelledText, ok bool)
+}
+
+func (s *labelledText) labelledFor(*config.Model) (*labelledText, bool) { return s, true }
 
 // labelledFiles contains the files of labelled texts.
 type labelledFiles struct {
@@ -139,18 +135,6 @@ func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, wa
 	return w,
 		fmt.Sprintf("data.cased = %v does not fit the vocabulary: %s; words with capital letters may become [UNK]",
 			s.Cased, found.Reason), nil
-}
-
-// MostUnknown is the fraction of unknown tokens above which the program warns. BERT's vocabularies leave less than 1 %
-// of the tokens of their own language unknown.
-const MostUnknown = 0.05
-
-// warnUnknown warns if many tokens are unknown.
-func warnUnknown(log *slog.Logger, path string, fraction float64) {
-	if fraction > MostUnknown {
-		log.Warn(fmt.Sprintf("%.1f %% of the tokens are [UNK]: the vocabulary does not fit the text, and the model cannot tell these words apart",
-			100*fraction), "path", path)
-	}
 }
 
 // OpenTokens implements [TokenDataOptions].
@@ -426,4 +410,17 @@ func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.
 		w = w.WithCase(found.Cased)
 	}
 	return w, trained.CheckWords(w, key)
+}
+
+// printLabelled returns the fingerprint of a part of labelled texts.
+func printLabelled(set *tokens.Classification) *PartPrint {
+	if set.Len() == 0 {
+		return nil
+	}
+	p := &PartPrint{Unit: "samples", Units: int64(set.Len()), Rest: identifyLabelled(set)}
+	n := min(set.Len(), identitySamples)
+	for k := range n {
+		p.addSum(set.Sum(sampleAt(k, n, p.Units)))
+	}
+	return p
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -16,12 +15,6 @@ import (
 
 // MaskedKeys are the keys of text data sets that only masked language models use.
 var MaskedKeys = []string{"data.mask_fraction", "data.vocab_file"}
-
-// maskFraction returns the key data.mask_fraction, the fraction of masked tokens.
-func maskFraction(field *float64) config.Key {
-	return config.Float(field, "mask_fraction", 0.15).Learnt().Above(0).AtMost(1).
-		Doc("Fraction of the tokens of a sample that the model predicts, for models of masked tokens (BERT). Of these, 80 % are replaced by `[MASK]`, 10 % by a random token, and 10 % stay.")
-}
 
 // masked returns the splits for a masked language model.
 func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplits, err error) {

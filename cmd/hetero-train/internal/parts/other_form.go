@@ -23,11 +23,11 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	if d.Path == "" {
 		return
 	}
-	reads := map[string]string{"images": "image files and archives", "webdataset": "WebDataset shards",
-		LabelledText: "tab-separated values and JSON lines", "text": "token files"}[d.Dataset]
-	if reads == "" {
+	own, ok := d.Options.(formatted)
+	if !ok || own.format() == "" {
 		return
 	}
+	reads := own.format()
 	start, file := startOf(d.Path)
 	isTable := huggingface.Recognise(d.Path)
 	if file {
@@ -39,19 +39,19 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	}
 	const tokenize = "convert the texts to tokens: hetero-train data tokenize %s --tokenizer gpt2 --output tokens; then set data.path = \"tokens\""
 	switch list := slices.Contains([]string{".csv", ".jsonl", ".ndjson", ".tsv"}, filepath.Ext(d.Path)); {
-	case isTable && !file && d.Dataset != "text": // keep the fault, which may apply to other files of the folder
+	case isTable && !file && reads != tokenFormat: // keep the fault, which may apply to other files of the folder
 		fault.Advice = strings.TrimPrefix(fault.Advice+
 			"; the folder has Arrow or Parquet files, which data.dataset = \"huggingface\" reads", "; ")
-	case isTable && d.Dataset == "text":
+	case isTable && reads == tokenFormat:
 		wrong("the data are Arrow or Parquet files", fmt.Sprintf(tokenize, d.Path)+
 			"; data.dataset = \"huggingface\" reads lists of tokens")
 	case isTable:
 		wrong("the data are Arrow or Parquet files", "set data.dataset = \"huggingface\"")
 	case !file:
-	case list && (d.Dataset == "images" || d.Dataset == "webdataset"):
+	case list && d.Samples == config.Images:
 		wrong("the file is a list",
 			"data.dataset = \"huggingface\" reads lists of images with the columns file_name and label")
-	case d.Dataset == "text":
+	case reads == tokenFormat:
 		line, _, _ := strings.Cut(start, "\n")
 		ext := filepath.Ext(d.Path)
 		if text := tokens.OtherFormat(d.Path, []byte(line), "token files"); text != "" && ext != ".jsonl" &&

@@ -13,13 +13,13 @@ import (
 func LogRequests(log *slog.Logger) { stored.LogTo(log) }
 
 // keepObjects sets the cache for objects in S3 that the data set reads. A local .txt list may also name such objects.
-// For a data set that cannot read objects, it returns an error if a path is in S3.
+// For a data set that cannot read objects, and therefore ignores data.object_cache_mb, it returns an error if a path is
+// in S3.
 func keepObjects(cfg *config.Config, log *slog.Logger) error {
 	stored.LogTo(log)
 	d := &cfg.Data
 	named := strings.Contains(d.Path+d.ValPath, "s3://")
-	switch d.Dataset {
-	case "cifar10", "cifar100", "synthetic_image", "synthetic_text", "text":
+	if config.Ignores(d.Options, "object_cache_mb") {
 		if named {
 			return exit.Usagef("data.path: data set %s reads no objects of S3: want a path on this machine", d.Dataset)
 		}

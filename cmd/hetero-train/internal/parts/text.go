@@ -9,9 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -21,18 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// imageKeys are the keys of [data] that only image data sets use.
-var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip",
-	"mean", "std", "class_names", "shard_cache_mb",
-	"exif_orientation", "max_classes", "samples_per_class"}
-
-// sequenceLength returns the key data.sequence_length, the number of tokens in a sample.
-func sequenceLength(field *int) config.Key {
-	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
-		tokens.MostLength).
-		Doc("Number of tokens per sample. GPT-2: the label of each token is the token that follows it. BERT: samples are whole sentences of one document, as many as fit, with `[CLS]`, `[SEP]` and padding.")
-}
-
 // syntheticText has the keys of the data set whose tokens come from a Markov source.
 type syntheticText struct {
 	Length, Vocabulary int
@@ -41,6 +27,8 @@ type syntheticText struct {
 	MaskFraction       float64
 	Group              bool
 }
+
+func (*syntheticText) format() string { return "" }
 
 // Ignores implements [config.Ignorer].
 func (*syntheticText) Ignores() []string {
@@ -113,9 +101,11 @@ type textFiles struct {
 	Group              bool
 }
 
+func (*textFiles) format() string { return tokenFormat }
+
 // Ignores implements [config.Ignorer].
 func (*textFiles) Ignores() []string {
-	return append([]string{"val_fraction", "num_samples"}, imageKeys...)
+	return append([]string{"object_cache_mb", "val_fraction", "num_samples"}, imageKeys...)
 }
 
 // Keys implements [config.Options].
@@ -285,13 +275,6 @@ func (s *textFiles) find(d *config.Data) (tokens.Found, error) {
 	return found, nil
 }
 
-func baseNames(paths []string) (names []string) {
-	for _, path := range paths {
-		names = append(names, filepath.Base(path))
-	}
-	return names
-}
-
 // corpora contains the open token files of both parts.
 type corpora struct {
 	open    tokens.OpenOptions
@@ -357,21 +340,4 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, err
 	}
 	c.unknown = float64(unknown) / float64(max(read, 1))
 	return digest(all.Sum(nil)), Fingerprint{Train: prints[0], Eval: prints[1]}, nil
-}
-
-// evaluateOn makes the files at path (data.val_path) the evaluation part. The texts op and want complete the error for
-// a path with several parts.
-func evaluateOn(found *tokens.Found, path string, followLinks bool,
-	find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {
-	held, err := find(path, followLinks)
-	if err == nil && held.Train != nil && held.Eval != nil {
-		err = &data.Fault{
-			Op: op, Path: path, Index: -1, Err: errors.New("data.val_path has several parts, want " + want)}
-	}
-	if err != nil {
-		return err
-	}
-	found.Unused = strings.Join(baseNames(found.Eval), ", ")
-	found.Eval, found.EvalFrom = append(held.Train, held.Eval...), "all samples of "+path
-	return nil
 }

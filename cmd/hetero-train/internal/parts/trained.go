@@ -89,11 +89,6 @@ func (p Preprocessing) String() string {
 	return text
 }
 
-// wordsOf returns the digest of a WordPiece vocabulary that [Trained] contains as Words.
-func wordsOf(w *tokenizer.WordPiece) string {
-	return tokenizer.IdentityOf(w.Name(), w.VocabularySum()).Sum
-}
-
 // Encoding returns the identity of the tokenizer.
 func (t Trained) Encoding() tokenizer.Identity {
 	return tokenizer.Identity{Name: t.Tokenizer, Sum: t.Words}
@@ -135,24 +130,6 @@ func (t Trained) CheckSplits(s *TokenSplits, path string) (warning string, err e
 		"convert the text with the tokenizer of the training: hetero-train data tokenize --tokenizer NAME")
 }
 
-// compareEncodings returns an error if two tokenizers differ, or a warning if they may differ. The parameter was is the
-// tokenizer of the tokens or weights in the file place. The parameter now is the tokenizer that key selects, a file or
-// a setting. The text advice describes the remedy.
-func compareEncodings(place string, was tokenizer.Identity, key string, now tokenizer.Identity, advice string) (
-	warning string, err error) {
-	switch was.Compare(now) {
-	case tokenizer.Different:
-		return "", exit.Usagef("%s: the tokens come from %s, but those of %s come from %s, so equal tokens mean different texts: %s",
-			key, now, place, was, advice)
-	case tokenizer.Unproved:
-		if was.Known() || now.Known() {
-			return fmt.Sprintf("nothing proves that the tokens of %s (%s) and of %s (%s) come from the same tokenizer",
-				key, now, place, was), nil
-		}
-	}
-	return "", nil
-}
-
 // CheckTokenizer returns an error if the tokenizer now differs from that of the training. The parameter key is the flag
 // that selects it, and path names the weights or the checkpoint.
 func (t Trained) CheckTokenizer(key string, now tokenizer.Tokenizer, path string) error {
@@ -168,17 +145,16 @@ func besideWeights(file string) (t Trained, err error) {
 		return t, nil
 	}
 	settings, err := TransformersSettings(file)
-	switch s := settings.(type) {
-	case *weights.GPT2Settings:
+	if settings == nil {
+		return t, nil // no config.json, or a config.json of another program
+	}
+	if !settings.WordPiece() {
 		encoding, err := tokenizer.InFolder(filepath.Dir(file))
 		t.setEncoding(encoding)
 		return t, err
-	case *weights.BERTSettings:
-		if s.Classifies() {
-			t.Classes = s.Classes()
-		}
-	default:
-		return t, nil // no config.json, or a config.json of another program
+	}
+	if c, ok := settings.(weights.Classifier); ok && c.Classifies() {
+		t.Classes = c.Classes()
 	}
 	if vocabulary := filepath.Join(filepath.Dir(file), "vocab.txt"); err == nil && isFile(vocabulary) {
 		words, err := tokenizer.OpenWordPiece(vocabulary, false) // the digest does not depend on the case

@@ -51,11 +51,6 @@ func TransformersFile(path string) (file string, ok bool, err error) {
 		path, weights.SettingsFile)
 }
 
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // TableSizes returns the number of rows of the token table and of the position table in a file of weights.
 func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, err error) {
 	rows := func(name string) int {

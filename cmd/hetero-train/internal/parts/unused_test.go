@@ -19,6 +19,10 @@ func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
 		{[]string{"data.dataset=cifar10", "data.max_pixels=100"},
 			`data.max_pixels = 100 (--set data.max_pixels) has no effect: data.dataset = "cifar10" does not read it`},
 		{[]string{"data.dataset=images", "data.path=x", "data.max_pixels=100"}, ""},
+		{[]string{"data.dataset=images", "data.path=x", "data.object_cache_mb=100"}, ""},
+		{[]string{"model.name=gpt2", "data.dataset=text", "data.path=x", "data.object_cache_mb=100"},
+			`data.object_cache_mb = 100 (--set data.object_cache_mb) has no effect: data.dataset = "text" does not read it`},
+		{[]string{"balance.policy=dynamic", "balance.curve_cache=off"}, `balance.curve_cache = "off" (--set balance.curve_cache) has no effect: it needs balance.policy = "hybrid" (got "dynamic")`},
 		{[]string{"data.dataset=images", "data.path=x", "data.shard_cache_mb=100"}, "data.shard_cache_mb = 100 "},
 		{[]string{"data.cache_dir=x"}, `data.cache_dir = "x" (--set data.cache_dir) has no effect: data.dataset = "synthetic_image" does not read it`},
 	} {

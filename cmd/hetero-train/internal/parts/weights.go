@@ -164,8 +164,3 @@ func Diverged(checkpointPath string) string {
 		"%s: its run diverged: the loss was not finite after step %d; run eval before you use these weights",
 		checkpointPath, r.Steps)
 }
-
-func IsFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}

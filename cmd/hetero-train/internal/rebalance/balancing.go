@@ -206,7 +206,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		b.profile = &profiles.Ranks{Origin: p.Origin, Score: p.Score, Ranks: ranks}
 		b.profile.Seal()
 		b.given.Scores = b.profile.Scores()
-		if b.cfg.Balance.Policy == "hybrid" {
+		if b.traits().Learns {
 			b.given.Curves, b.given.Errors = b.profiledCurves(ranks)
 		}
 		return nil
@@ -241,10 +241,13 @@ func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, e
 	return list, errors
 }
 
+// traits returns the traits of the configured policy.
+func (b *Balancer) traits() balancer.Traits { return parts.PolicyTraits(b.cfg.Balance.Options) }
+
 // learns reports whether the run reads and writes the cache of step-time curves.
 func (b *Balancer) learns() bool {
 	c := b.cfg.Balance
-	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
+	return b.traits().Learns && c.CurveCache == "auto" && len(c.FixedShares) == 0
 }
 
 // Cached returns the step-time curve that a run would read from the cache for this rank. It returns nil if there is
@@ -377,11 +380,9 @@ const mostNodes = 64
 func (b *Balancer) logShares(shares []int) {
 	log := b.log()
 	b.LogBatchSizes(shares, b.cfg.Balance.Policy)
-	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
-		effect := map[string]string{"proportional": "all shares stay equal, as with policy none",
-			"dynamic": "it starts with equal shares and uses the same static score for all ranks"}[p]
+	if effect := b.traits().WithoutScores; b.scores == nil && effect != "" {
 		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure the scores, run hetero-train profile and pass the resulting file with --gpu-profiles",
-			p, b.missing, effect))
+			b.cfg.Balance.Policy, b.missing, effect))
 	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {

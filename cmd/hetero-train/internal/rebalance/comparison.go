@@ -232,12 +232,15 @@ func (c *comparison) compete() {
 			p.shares, _ = o.Divide(slices.Repeat([]float64{1}, o.Ranks))
 		case name != ComparisonOracle:
 			own := o
-			if name != "proportional" {
-				own.Scores = c.balancing.options.Scores // only proportional needs scores from the measured blocks
+			maker, err := parts.PolicyMaker(c.balancing.run.Process.Opts.Env.Catalog,
+				&c.balancing.run.Process.Cfg.Balance, name)
+			if err == nil {
+				if !maker.Static { // only static policies need scores from the measured blocks
+					own.Scores = c.balancing.options.Scores
+				}
+				p.policy, err = maker.Make(own)
 			}
-			var err error
-			if p.policy, err = parts.MakePolicy(c.balancing.run.Process.Opts.Env.Catalog,
-				&c.balancing.run.Process.Cfg.Balance, name, own); err != nil {
+			if err != nil {
 				panic(err) // unreachable: a policy was created with the same options before
 			}
 			p.shares = p.policy.Start()

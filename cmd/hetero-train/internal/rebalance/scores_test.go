@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -28,7 +29,7 @@ func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
 		var log bytes.Buffer
 		b := &Balancer{cfg: &config.Config{}, scores: c.scores, missing: "profile.at_start is off",
 			known: make([]knownRank, 2), options: balancer.Options{}}
-		b.cfg.Balance.Policy = c.policy
+		b.cfg.Balance.Policy, b.cfg.Balance.Options = c.policy, parts.BuiltinCatalog.PolicyOptions(c.policy)
 		b.run = assembly.New(b.cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		b.logShares([]int{1, 1})
 		const warning = "has no compute scores (profile.at_start is off)"

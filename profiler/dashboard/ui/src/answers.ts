@@ -453,3 +453,6 @@ export const charts = [
   {"id":"rate","title":"Learning rate","label":"learning rate","explain":"Learning rate of each step.","digits":3,"zero":true,"optional":false,"column":"learning_rate","unit":""},
   {"id":"norm","title":"Gradient norm","label":"gradient norm","explain":"Norm of all gradients before clipping. Peaks often precede a diverging loss.","digits":0,"zero":true,"optional":true,"column":"grad_norm","unit":""},
 ]
+
+// Policies that equalize the measured times of the ranks, from policies.Makers.
+export const learning = ['hybrid']

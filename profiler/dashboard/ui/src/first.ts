@@ -1,6 +1,7 @@
 // The first screen of a run: the utilization of the cluster, its largest loss, the decisions of the balancer, and
 // advice.
 
+import { learning } from './answers'
 import { allRanks } from './api'
 import type { Decision, Figures, View } from './api'
 import { display, smooth } from './chart'
@@ -202,7 +203,7 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   }
   if (v.ranks.length < 2) return text.join(' ')
   const policy = v.settings.balance.policy
-  if (policy !== 'hybrid' && imbalance >= worthNaming * a.step) text.push(
+  if (!learning.includes(policy) && imbalance >= worthNaming * a.step) text.push(
     `Policy hybrid would make it about ${times(a.step / (a.step - imbalance))} faster.`)
   else if (gained !== null && policy !== 'none') {
     const { value, low, high, part } = gained, equal = low !== null && high !== null && low <= 1 && high >= 1
@@ -375,7 +376,7 @@ const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' :
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
   const again = broken(v) ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
-  if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.` +
+  if (a && v.ranks.length > 1 && !learning.includes(policy) && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.` +
     (v.state.kind === 'running' ? ' A run that is stopped resumes with it.' : '')
   if (again) return again.trim()
   // After the end of a run, the largest loss of the whole run counts, and not that of its last window.

@@ -162,11 +162,11 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 			return exit.Usagef("balance simulate: --scores: got %s, want %d, one per rank of the curves",
 				show.Count(len(f.scores), "value"), len(f.Curves))
 		}
-		if f.Policy == "none" {
-			a.WarnOf("policy none ignores --scores: its shares are equal")
+		if f.Maker.Scoreless {
+			a.WarnOf("policy " + f.Policy + " ignores --scores: its shares are equal")
 		}
-	case f.Policy == "proportional":
-		a.WarnOf("without --scores, policy proportional gives equal shares, as policy none does")
+	case f.Maker.Static && !f.Maker.Scoreless:
+		a.WarnOf("without --scores, policy " + f.Policy + " gives equal shares, as policy none does")
 	}
 	create := f.Maker.New
 	timed := new(timedPolicy)

@@ -23,6 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
@@ -130,11 +131,13 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 		return exit.Usagef("the package hetero_train %s speaks version %d of the protocol, and the program hetero-train %s version %d: install both from one release",
 			hello.Package, hello.Protocol, version.Text(), bridge.Version)
 	}
-	if _, err := configure(a, hello, "model", "dataset", 0); err != nil {
+	cfg, err := configure(a, hello, "model", "dataset", 0)
+	if err != nil {
 		return err
 	}
+	static := len(cfg.Balance.FixedShares) > 0 || parts.PolicyTraits(cfg.Balance.Options).Static
 	if err := conn.Send(bridge.Welcome{Type: "welcome", Protocol: bridge.Version,
-		Program: version.Text()}); err != nil {
+		Program: version.Text(), Measures: !static}); err != nil {
 		return err
 	}
 	assigned := discovery.Assignment{Source: "PyTorch", Rank: hello.Rank, WorldSize: hello.WorldSize,

@@ -60,8 +60,8 @@ func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *co
 	case err != nil:
 		a.Warn(fmt.Errorf("the folder gets no tokenizer, so transformers cannot encode texts for the model: %w", err))
 	default:
-		_, framed := settings.(*weights.BERTSettings)
-		if files, err = (tokenizer.Export{Positions: positions, Framed: framed}).Files(text); err != nil {
+		e := tokenizer.Export{Positions: positions, Framed: settings.WordPiece()}
+		if files, err = e.Files(text); err != nil {
 			return nil, exit.With(exit.Usage, fmt.Errorf("checkpoint export: %w", err))
 		}
 		setTokens(settings, text)
@@ -94,7 +94,7 @@ func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabula
 // setClasses stores the class names of a text classifier in settings. The list names is nil if the names are unknown.
 func setClasses(settings weights.Settings, f *checkpoint.File, names []string) {
 	head, classifies := f.Info("classifier.weight")
-	bert, ok := settings.(*weights.BERTSettings)
+	c, ok := settings.(weights.Classifier)
 	if !ok || !classifies || len(head.Shape) != 2 {
 		return
 	}
@@ -104,21 +104,16 @@ func setClasses(settings weights.Settings, f *checkpoint.File, names []string) {
 	for i := len(names); i < head.Shape[0]; i++ { // more outputs than known names (model.num_classes)
 		names = append(names[:i:i], "LABEL_"+strconv.Itoa(i))
 	}
-	bert.SetClasses(names)
+	c.SetClasses(names)
 }
 
 // setTokens stores the special tokens in settings.
 func setTokens(settings weights.Settings, t tokenizer.Tokenizer) {
-	switch s := settings.(type) {
-	case *weights.GPT2Settings:
-		end := int(t.EndOfText())
-		s.BOSTokenID, s.EOSTokenID = &end, &end
-	case *weights.BERTSettings:
-		if w, ok := t.(*tokenizer.WordPiece); ok {
-			pad := int(w.Specials.Pad)
-			s.PadTokenID = &pad
-		}
+	var pad *int
+	if w, ok := t.(*tokenizer.WordPiece); ok {
+		pad = new(int(w.Specials.Pad))
 	}
+	settings.SetTokens(int(t.EndOfText()), pad)
 }
 
 // toConv1D transposes those weights that the library transformers stores in transposed form.

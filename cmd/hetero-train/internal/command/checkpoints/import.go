@@ -195,14 +195,11 @@ func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error)
 		}
 	}
 	classes := set["model.num_classes"]
-	switch theirs := settings.(type) {
-	case *weights.GPT2Settings:
-		own("model.name", "gpt2")
-		name = cmp.Or(name, "gpt2")
-	case *weights.BERTSettings:
-		own("model.name", "bert_base")
-		name = cmp.Or(name, "bert_base")
-		classes = classes || theirs.Classifies()
+	if settings != nil {
+		own("model.name", settings.Model())
+		name = cmp.Or(name, settings.Model())
+		c, ok := settings.(weights.Classifier)
+		classes = classes || ok && c.Classifies()
 	}
 	at := slices.IndexFunc(a.Env.Catalog.Models, func(k config.Kind) bool { return k.Name == name })
 	switch {
@@ -317,8 +314,8 @@ func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Conf
 		return about, err
 	}
 	about.Tokenizer, about.Words, about.Preprocessing = known.Tokenizer, known.Words, known.Preprocessing
-	if bert, ok := settings.(*weights.BERTSettings); ok && weights.Named(bert.Classes()) {
-		known.Classes = bert.Classes()
+	if c, ok := settings.(weights.Classifier); ok && weights.Named(c.Classes()) {
+		known.Classes = c.Classes()
 	}
 	if fresh, _ := fit.Replaced(); len(fresh) == 0 && len(known.Classes) <= cfg.Model.NumClasses &&
 		weights.Named(known.Classes) {

@@ -272,7 +272,7 @@ func (p *planning) openData(ctx context.Context) error {
 	if n, known := parts.KnownClasses(c); classes == 0 && known {
 		classes = n
 	}
-	if tokens || classes == 0 || c.Data.Dataset == "synthetic_image" {
+	if tokens || classes == 0 || c.Data.Computed() {
 		set, err := parts.OpenData(ctx, c, 0, p.run.Process.Opts.Log)
 		switch {
 		case err != nil && !tokens && classes == 0:
