@@ -98,8 +98,7 @@ func ofKind(all device.Activities, kind device.ActivityKind) (some []device.Acti
 	return some
 }
 
-// Every kernel of a graph must be recorded with the step that launched it: in several sessions, and in more than one
-// buffer.
+// Each recorded kernel must carry the step of the program that launched it. This must also hold in a second session.
 func TestAGPUNotesWhatItDoes(t *testing.T) {
 	r := newActiveRig(t)
 	r.run(3) // creates a graph without a recording
@@ -146,7 +145,8 @@ func TestAGPUNotesWhatItDoes(t *testing.T) {
 	}
 }
 
-// The next program is likely to have the address of the closed program. It must not get that program's activities.
+// The next program is likely to have the address of the closed program. It must not get the activities of the closed
+// program.
 func TestActivitiesOfAClosedProgram(t *testing.T) {
 	r := newActiveRig(t)
 	if err := r.noter.StartActivity(); err != nil {
@@ -191,7 +191,7 @@ func TestActivitiesWithoutNodesKeepTheirNames(t *testing.T) {
 	}
 }
 
-// 9 runs have 27 kernels. With copies and calls, the records fill several buffers of 16 records.
+// 9 runs launch 27 kernels. With copies and API calls, the records fill several buffers of 16 records each.
 func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 	r := newActiveRig(t)
 	r.run(2)
@@ -205,7 +205,7 @@ func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 		missing, lost int64
 	}{
 		{"backwards", 9, 9},
-		{"unfinished", 9, 0}, // still running: the records are not lost
+		{"unfinished", 9, 0}, // not lost: activities that still run have no record yet
 		{"damaged", 16, 1},   // the number of records in the rest of a damaged buffer is unknown
 		{"no-room", -1, -1},
 		{"silent", int64(len(whole.List)), 0},

@@ -33,15 +33,15 @@ func conform(t *testing.T, lib *native.Library, match string, dt tensor.DType, l
 	}
 }
 
-// The tensor cores of GPUs before compute capability 8.0 lack bf16 and mma.m16n8k16. These GPUs compute attention of
-// 16-bit types in f32, as TestKernelsConformOnTheHost checks for f32 inputs.
+// GPUs before compute capability 8.0 have no tensor cores for bf16 and mma.m16n8k16. They compute attention of 16-bit
+// types in f32. TestKernelsConformOnTheHost checks the f32 kernels.
 func TestAttentionConformsWithoutTensorCores(t *testing.T) {
 	t.Setenv("HETERO_SHIM_ARCH", "75")
 	conform(t, loadShim(t), "/values/transformer/^attention(_diff)? ", tensor.BF16, 20)
 }
 
-// A query of all properties of a device takes CUDA milliseconds, and a model compiles many kernels, so kernels must not
-// make such queries.
+// Kernels must not query all properties of a device: CUDA needs milliseconds for such a query, and a model compiles
+// many kernels.
 func TestKernelsDoNotQueryTheDevice(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	queries := filepath.Join(t.TempDir(), "queries")
@@ -70,15 +70,15 @@ func TestKernelsDoNotQueryTheDevice(t *testing.T) {
 	}
 }
 
-// The gradient of 16-bit logits overwrites the logits. No lane of a warp may write before the other lanes have read,
-// whichever lane runs first.
+// The kernel overwrites 16-bit logits with their gradient. No lane of a warp may write before all other lanes have
+// read. The shim runs the threads in descending order.
 func TestLogitsAreReadBeforeTheyAreOverwritten(t *testing.T) {
 	t.Setenv("HETERO_SHIM_REVERSED", "1")
 	conform(t, loadShim(t), "/values/transformer/^linear_cross_entropy_diff ", tensor.BF16, 10)
 }
 
-// The classifier needs no memory for the gradient of the logits of a part, which are 256 rows of 1024 classes on the
-// host.
+// The gradient overwrites the logits of a part, so it needs no memory of its own. On the host, a part has 256 rows of
+// 1,024 classes.
 func TestGradientOfLogitsHasNoMemoryOfItsOwn(t *testing.T) {
 	dev := open(t, loadShim(t))
 	const rows, channels, classes = 256, 16, 1024

@@ -75,15 +75,14 @@ func wantAll(t *testing.T, what string, got devicetest.Tensor, want float64) {
 	}
 }
 
-// Weight gradients of bf16 operands are f32, and must not be rounded to bf16 by any of cuDNN's engines. 257 is not a
-// bf16 number, so a rounded result would be 256. With a bias, the forward result must be rounded only once: 257.0 + 1.5
-// becomes 258, but 256 + 1.5 would be rounded to another value.
+// The weight gradients of bf16 operands are f32. No engine of cuDNN may round them to bf16, where 257 becomes 256. The
+// forward result, 257 and a bias of 1.5, must be rounded to the bf16 number 258.
 func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
 	diff := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Window: unitWindow, Groups: 1}, Kernel: [2]int{1, 1},
 		Bias: true}
 	for _, c := range []struct{ told, narrow, way string }{
 		{"", "", "bf16-f32 chained engine 3"},
-		{"single", "", "f32-f32 engine 3"}, // TF32 represents every bf16 value
+		{"single", "", "f32-f32 engine 3"}, // TF32 represents every bf16 number exactly
 		{"", "1", "bf16-bf16 engine 3"},
 	} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())

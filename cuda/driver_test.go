@@ -28,7 +28,7 @@ func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
 	}
 }
 
-// On a machine with a driver, the error must state how to build the library.
+// If the machine has a driver, the error must state how to build the library.
 func TestDriverWithoutLibraryIsSomethingToMend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "version")
 	if err := notBuilt(fs.ErrNotExist, []string{file}); !errors.Is(err, ErrNotBuilt) {

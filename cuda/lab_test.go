@@ -10,10 +10,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// labProgram is the kernel lab (lab/), compiled for the host. It is next to the folder of the libraries.
+// labProgram is the name of the kernel lab (lab/) compiled for the host. The file is in the parent of the libraries'
+// folder.
 const labProgram = "cuda-lab-host"
 
-// runLab returns the program's output (both streams) and its exit code.
+// runLab runs the kernel lab. It returns the output on both streams, and the exit code.
 func runLab(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	path := filepath.Join(nativetest.Need(t, "cpu", filepath.Join("..", labProgram)), "..", labProgram)
@@ -25,13 +26,14 @@ func runLab(t *testing.T, args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// All variants must be right at small sizes, including the kernels of cuda/src.
+// Every variant of an experiment must compute correct results at small sizes. The variants include the kernels of
+// cuda/src.
 func TestLabVariantsComputeWhatTheyShould(t *testing.T) {
 	out, code := runLab(t, "--check")
 	if code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	checked := map[string]int{} // by experiment: number of variants times sizes times types
+	checked := map[string]int{} // number of correct results of each experiment: variants × sizes × types
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "WRONG") {
 			t.Error(strings.TrimSpace(line))

@@ -120,11 +120,11 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 		t.Errorf("an old library: got %v, want both versions", err)
 	}
 	t.Setenv("HETERO_FAKE_CUBLASLT_VERSION", "130000")
-	open(t, lib) // Open searched for the library again and found it
+	open(t, lib) // Open searches for the library again, and finds it
 }
 
 func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
-	const prefix = "the environment of the wheel" // no variable
+	const prefix = "the environment of the wheel" // for this row, no environment variable is set
 	for _, c := range []struct{ variable, root, folder string }{
 		{"HETERO_CUDA_LIBS", "", ""},
 		{"CUDA_HOME", "", "lib64"},
@@ -169,7 +169,7 @@ func logProducts(t *testing.T) *products {
 	return p
 }
 
-// take returns the algorithms of the products since the last call.
+// take returns the algorithms of the products that were computed since the last call.
 func (p *products) take() []string {
 	p.t.Helper()
 	text, err := os.ReadFile(p.path)
@@ -388,8 +388,8 @@ func TestProcessesThatStartTogetherTimeOnce(t *testing.T) {
 	}
 }
 
-// Without a cache folder, nothing may be timed. Otherwise two processes could make different choices, and their results
-// would not be bit-equal.
+// If there is no cache folder, the device must not time algorithms. Otherwise two processes could make different
+// choices, and their results would not be bit-equal.
 func TestWithoutACacheFolderNothingIsTimed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place")
 	log := logProducts(t)
@@ -411,14 +411,14 @@ func TestWithoutACacheFolderNothingIsTimed(t *testing.T) {
 	}
 }
 
-// The bias gradient, the sum of the rows of diff_dst, comes from the cuBLASLt call of the product or from a separate
-// kernel, whichever is faster. If cuBLASLt cannot sum in this call, a separate kernel must do it. The fake cuBLASLt
-// cannot sum f32.
+// The bias gradient is the sum of the rows of diff_dst. The cuBLASLt call of the product or a separate kernel computes
+// it, whichever is faster. For types that cuBLASLt cannot sum, the separate kernel must do it. The fake cuBLASLt cannot
+// sum f32.
 func TestSumsComeFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told string
 		dt   tensor.DType
-		diff tensor.DType // if it differs, the gradient is cast, and the sums use the gradient before the cast
+		diff tensor.DType // type of diff_dst; if it is not dt, diff_dst is cast, but summed before the cast
 		want string
 	}{{"", tensor.BF16, tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, tensor.BF16, "a3"},
 		{"", tensor.F32, tensor.F32, "a3"},
@@ -439,9 +439,8 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 	}
 }
 
-// The bias of a 16-bit layer is added by the cuBLASLt call of the product, or by a separate kernel, whichever is
-// faster. Only the separate kernel needs an f32 workspace. Both must conform, and must support operands at odd
-// addresses.
+// The cuBLASLt call of the product or a separate kernel adds the bias of a 16-bit layer, whichever is faster. Only the
+// separate kernel needs an f32 workspace. Both must conform, and must support operands at odd addresses.
 func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told, want string
@@ -450,7 +449,7 @@ func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 		t.Run(c.told+" "+c.want, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			t.Setenv("HETERO_FAKE_CUBLASLT", c.told)
-			t.Setenv("HETERO_SHIM_REVERSED", "1") // shows an f32 product in the memory of the result
+			t.Setenv("HETERO_SHIM_REVERSED", "1") // reveals an f32 product in the memory of the result
 			lib := freshShim(t, fakeCublasLt)
 			dev := open(t, lib)
 			const rows, inputs, outputs = 64, 16, 128

@@ -8,8 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The host simulates times, so the measured values have no meaning. The test checks which limits are measured, and
-// which limits a GPU lacks.
+// The shim simulates times, so the measured peaks have no meaning. The test checks which peaks each GPU can measure.
 func TestPeaksAreMeasured(t *testing.T) {
 	lib := loadShim(t)
 	measure := func(what device.Peak) error {

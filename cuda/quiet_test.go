@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// While a stream is blocked on an event that only the host completes, the shim refuses calls that may wait for all
-// streams of the GPU: loading code, and frees.
+// The shim refuses calls that may wait for all streams of the GPU while a stream is blocked on an event of the host.
+// These calls load code or free memory.
 
 const patience = time.Minute
 
@@ -64,11 +64,11 @@ func newBench(t *testing.T, lib *native.Library) *bench {
 	return b
 }
 
-// stand blocks the first stream until goOn completes an event.
+// stand blocks the first stream until goOn completes the event gate.
 func (b *bench) stand() { must(b.t, b.first.Run(b.standing)) }
 func (b *bench) goOn()  { must(b.t, b.gate.Complete()) }
 
-// whenQuiet starts do, which needs quiescence, while a stream is blocked. It returns when do waits for quiescence. The
+// whenQuiet calls do while a stream is blocked. do needs quiescence. whenQuiet returns as soon as do waits for it. The
 // channel receives the result of do.
 func (b *bench) whenQuiet(do func() error) <-chan error {
 	b.t.Helper()
@@ -102,8 +102,7 @@ func (b *bench) alloc(bytes int64, host bool) device.Buffer {
 	return m
 }
 
-// program creates a program of one launch of op, with its own buffers. Freeing all of these must be delayed until
-// quiescence.
+// program creates a program of one launch of op, with its own buffers. The device must free them only at quiescence.
 func (b *bench) program(op device.Op, in ...device.TensorSpec) (device.Program, error) {
 	k, err := compiled(b.dev, op, in...)
 	if err != nil {
@@ -155,8 +154,8 @@ var kinds = []struct {
 		[]device.TensorSpec{device.Spec(tensor.F32, 2, 4, 5, 5), device.Spec(tensor.F32, 8, 4, 1, 1)}},
 }
 
-// The first run of a program must not load code, whether algorithms were timed in this process or another process has
-// made the choice.
+// The first run of a program must not load code. This must hold if this process timed the algorithms, and if another
+// process stored the choice.
 func TestAFirstRunLoadsNothing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, timed := range []bool{true, false} {
@@ -173,7 +172,7 @@ func TestAFirstRunLoadsNothing(t *testing.T) {
 	}
 }
 
-// A plan whose creation begins while a stream is blocked must load its code when the stream has continued.
+// If a program is created while a stream is blocked, the device must load the code only after the stream continues.
 func TestPlansAreMadeInQuietMoments(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	lib := freshShim(t, fakeCublasLt)
@@ -193,7 +192,8 @@ func TestPlansAreMadeInQuietMoments(t *testing.T) {
 	}
 }
 
-// A free must not wait for quiescence. An allocation that needs the freed memory must wait and succeed.
+// A free must not wait for quiescence. An allocation that needs the freed memory must wait for quiescence, and then
+// succeed.
 func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 	t.Setenv("HETERO_SHIM_MEMORY_KIB", "8192")
 	b := newBench(t, freshShim(t, fakeCublasLt))
@@ -228,7 +228,7 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 	must(t, <-taken)
 }
 
-// The wait must end with the device's failure, for any time limit.
+// If the GPU is lost, a wait must return the error of the device. This must hold for every time limit.
 func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	t.Setenv("HETERO_SHIM_LOST_AFTER", "1")
 	lib := freshShim(t, fakeCublasLt)
@@ -248,7 +248,8 @@ func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	}
 }
 
-// A value that the user has set must stay, and the device must report it.
+// The device must keep the value of CUDA_DEVICE_MAX_CONNECTIONS that the user has set, and must note a value that is
+// too small.
 func TestTooFewHardwareQueuesAreNoted(t *testing.T) {
 	lib := loadShim(t)
 	const queues = "CUDA_DEVICE_MAX_CONNECTIONS"

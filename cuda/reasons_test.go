@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The test covers states of a driver that are not faults, and the messages for the other states.
+// Some states of a driver are not faults. Every other state must have its message.
 func TestReasons(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -41,7 +41,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// CUDA must use all hardware queues, unless the user has set their number.
+// CUDA must use all hardware queues, except if the user has set their number.
 func TestWidenLeavesWhatTheUserSet(t *testing.T) {
 	for _, c := range []struct {
 		set  bool

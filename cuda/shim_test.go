@@ -61,7 +61,7 @@ func capturing(lib *native.Library) func(t conformance.TB, opts device.Options) 
 	}
 }
 
-// The kernels are those of the GPU; fibers replace GPU threads.
+// The kernels are those of the GPU. On the host, fibers replace the threads of a GPU.
 func TestKernelsConformOnTheHost(t *testing.T) {
 	lib := loadShim(t)
 	types := []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
@@ -70,7 +70,7 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 	}
 	caps := devicetest.Caps{Types: types}
 	if !needtest.Large.On() {
-		caps.Brief = []tensor.DType{tensor.F16} // its kernels are those of bf16 with other conversions
+		caps.Brief = []tensor.DType{tensor.F16} // kernels of f16 differ from those of bf16 only in their conversions
 	}
 	devicetest.Run(conformance.Go(t), capturing(lib), caps)
 }

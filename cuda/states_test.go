@@ -18,7 +18,8 @@ import (
 
 const probeVariable = "HETERO_CUDA_PROBE"
 
-// TestProbe does not test anything itself. TestDriverStates runs it in a process that finds another driver.
+// TestProbe is the child process of TestDriverStates, in which the loader finds another driver. Without the variable,
+// TestProbe does nothing.
 func TestProbe(t *testing.T) {
 	switch os.Getenv(probeVariable) {
 	case "count":
@@ -37,7 +38,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// The test checks the message for every state of a driver, and that counting GPUs does not create a context.
+// The test checks the message for every state of a driver. It also checks that counting GPUs creates no context.
 func TestDriverStates(t *testing.T) {
 	built := nativetest.Need(t, "cpu", "fake_driver/libcuda.so.1")
 	shim := t.TempDir()

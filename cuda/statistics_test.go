@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Statistics must stay accurate if the mean is far from zero. Sums of x and x² in f32, which cuDNN's engines offer
-// after a convolution (GenStats), lose this accuracy. The flag -v prints both errors.
+// Statistics must stay accurate if the mean is far from zero. After a convolution, cuDNN's engines offer sums of x and
+// x² in f32 (GenStats), which lose this accuracy. The flag -v prints both errors.
 func TestVarianceFarFromZero(t *testing.T) {
 	dev, err := loadShim(t).Open(0, device.Options{})
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The test checks that each value selects the GPUs that NVIDIA documents, and that values which silently hide GPUs
-// cause errors.
+// Each value must select the GPUs that NVIDIA documents. If NVIDIA's driver would hide GPUs silently, the value must
+// cause an error.
 func TestVisibleDevices(t *testing.T) {
 	const a, b = "MIG-0a1b", "MIG-2c3d"
 	for _, c := range []struct {
 		text   string
 		set    bool
-		shown  int // number of GPUs that the driver shows
+		shown  int // number of GPUs that the driver reports
 		names  string
 		want   string // text of the error; "": no error
 		absent bool   // the error must be a device.AbsentError
@@ -61,7 +61,7 @@ func TestVisibleDevices(t *testing.T) {
 	}
 }
 
-// A process sees one MIG slice, so each rank must get its own slice.
+// CUDA shows a process only one MIG slice, so each rank must get its own slice.
 func TestSlicesAreDealtOut(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -20,10 +20,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// faults is the value of HETERO_FAKE_NCCL for the fake NCCL (nccl/shim/fake.cc).
+// faults is the environment variable that selects a fault of the fake NCCL (nccl/shim/fake.cc).
 const faults = "HETERO_FAKE_NCCL"
 
-// patience is longer than any test takes on a loaded machine.
+// patience is a time limit that no test reaches, even on a busy machine.
 const patience = time.Minute
 
 func TestRanksThatCannotJoinAreTold(t *testing.T) {
@@ -60,8 +60,8 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 	}
 }
 
-// NCCL itself allows shared GPUs from version MultiRankGPU on. Ranks of one process cannot share a GPU in earlier
-// versions, because NCCL treats a process as one host. A test in cmd/hetero-train/program shares a GPU between
+// From the version MultiRankGPU on, NCCL itself permits shared GPUs. In earlier versions, ranks of one process cannot
+// share a GPU, because NCCL treats a process as one host. A test in cmd/hetero-train/program shares a GPU between
 // processes.
 func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	for version, want := range map[Version]error{MultiRankGPU: nil, 22809: errors.New("Duplicate GPU")} {
@@ -90,8 +90,8 @@ func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	}
 }
 
-// apart runs the calling test again in a separate process, with a fault of the fake NCCL, because a process opens NCCL
-// only once. It returns true in that process.
+// apart runs the calling test again with a fault of the fake NCCL. It starts another process, because a process opens
+// NCCL only once. In that process, it returns true.
 func apart(t *testing.T, fault string) bool {
 	t.Helper()
 	if os.Getenv(faults) != "" {
@@ -110,8 +110,8 @@ func TestJoiningEnds(t *testing.T) {
 	lib := shim(t)
 	for _, c := range []struct {
 		name, fault string
-		limit       time.Duration // below patience: longer if a busy machine needs it
-		want        string        // text of some rank's error
+		limit       time.Duration // below patience; a busy machine may need a longer one
+		want        string        // text of the error of some rank
 	}{
 		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks joined within"},
 		{"a rank whose NCCL refuses", "refuse:1", patience, "ncclCommInitRankConfig: "},
@@ -132,7 +132,7 @@ func TestJoiningEnds(t *testing.T) {
 				if said {
 					break
 				}
-				if limit >= patience/2 { // otherwise, the ranks may have waited for each other before they join
+				if limit >= patience/2 { // with a shorter limit, the time-out may have come while the ranks joined
 					t.Errorf("got %v, want %q in one of them", errs, c.want)
 					break
 				}
@@ -141,7 +141,7 @@ func TestJoiningEnds(t *testing.T) {
 	}
 }
 
-// sums enqueues n all-reduces on every rank and returns the errors of Sync.
+// sums enqueues n all-reduces on every rank. It returns the error of each rank's Sync.
 func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 	t.Helper()
 	errs := make([]error, len(comms))
@@ -167,10 +167,10 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 	return errs
 }
 
-// Any operation that NCCL does not complete must end with an error on all ranks, within the time limit.
+// If NCCL does not complete an operation, all ranks must return an error within the time limit.
 func TestOperationsEnd(t *testing.T) {
 	lib := shim(t)
-	const short = 2 * time.Second // longer if a busy machine needs it
+	const short = 2 * time.Second // a busy machine needs a longer limit
 	for _, c := range []struct {
 		name, fault string
 		limit       time.Duration
@@ -249,7 +249,7 @@ func TestOperationsEnd(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if times == 10 || c.limit == 0 { // otherwise, an earlier operation may have timed out
+				if times == 10 || c.limit == 0 { // with a shorter limit, an earlier operation may have timed out
 					t.Errorf("got %v: %v", errs, err)
 					break
 				}
@@ -258,7 +258,7 @@ func TestOperationsEnd(t *testing.T) {
 	}
 }
 
-// Operations that NCCL performs as the contract requires must not use the host communicator.
+// If NCCL performs an operation as the contract requires, the host communicator must not perform it.
 func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	t.Setenv(faults, "reject:0@3") // fails the third operation that NCCL performs
 	r := prepare(conformance.Go(t), shim(t), 1, 0)
@@ -274,7 +274,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	for _, op := range []collective.Op{
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // NCCL's operation 1
 		collective.AllReduce{Buffer: device.Whole(host), DType: tensor.F32},
-		// NCCL's Max loses NaN
+		// NCCL's Max loses NaN, so NCCL does not perform this one.
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max},
 		collective.Barrier{},
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // NCCL's operation 2
@@ -291,7 +291,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	}
 }
 
-// The test uses a separate process, because a process opens NCCL only once.
+// The test uses another process, because a process opens NCCL only once.
 func TestOldNCCLIsRefused(t *testing.T) {
 	lib := shim(t)
 	if !apart(t, "version=21703") {
@@ -314,8 +314,8 @@ func TestDeviceThatIsNoGPUIsRefused(t *testing.T) {
 
 var _ collective.Communicator = (*staged.Communicator)(nil)
 
-// If ncclCommAbort does not return, as on a lost GPU, all ranks must continue, and the error must name the leaked
-// resources.
+// If ncclCommAbort does not return, as on a lost GPU, all ranks must continue. The error must name the resources that
+// remain in use.
 func TestGivingUpEnds(t *testing.T) {
 	t.Setenv(faults, "hang:1@1,stuck:1")
 	for _, limit := range []string{"1500", "30000"} { // ms
@@ -335,7 +335,7 @@ func TestGivingUpEnds(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if limit == "30000" || !strings.Contains(err.Error(), says) { // otherwise, the machine may be busy
+		if limit == "30000" || !strings.Contains(err.Error(), says) { // else the machine may be busy
 			t.Errorf("rank 0: close: got %v, want no error", err)
 			break
 		}

@@ -20,10 +20,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// shimLibrary holds the sources of src/, compiled for the host.
+// shimLibrary contains the sources of src/, compiled for the host.
 const shimLibrary = "libhetero_nccl_shim.so"
 
-// shim opens the GPU device that was compiled for the host. The fake NCCL moves data in its memory.
+// shim opens the GPU device that was compiled for the host. The fake NCCL moves data in the memory of this device.
 func shim(t *testing.T) *native.Library {
 	t.Helper()
 	dir := nativetest.Need(t, "cpu", shimLibrary)
@@ -39,7 +39,7 @@ type ranks struct {
 	config []Config
 }
 
-// prepare opens a GPU for each rank. The devices stay open, because the memory of tests is never freed.
+// prepare opens a GPU for each rank. The devices remain open, because tests do not free their memory.
 func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duration) *ranks {
 	t.Helper()
 	inner, err := local.New(size, local.Options{Timeout: limit})
@@ -63,7 +63,7 @@ func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duratio
 	return r
 }
 
-// seen returns GPU memory as a slice. In the shim, GPU memory is host memory.
+// seen returns GPU memory as a slice. GPU memory of the shim is host memory.
 func seen(m device.Region) []byte {
 	if at, ok := addressOf(m); ok {
 		return unsafe.Slice((*byte)(at), m.Bytes)
@@ -78,7 +78,7 @@ func (r *ranks) group(comms []*Communicator) collectivetest.Group {
 	return g
 }
 
-// connect joins the ranks and returns the result of each.
+// connect joins the ranks concurrently. It returns the result of each rank.
 func (r *ranks) connect(limit time.Duration) (comms []*Communicator, errs []error) {
 	comms, errs = make([]*Communicator, len(r.config)), make([]error, len(r.config))
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -96,7 +96,7 @@ func (r *ranks) connect(limit time.Duration) (comms []*Communicator, errs []erro
 	return comms, errs
 }
 
-// joined requires that all ranks have joined.
+// joined joins the ranks, and ends the test unless all of them succeed.
 func (r *ranks) joined(t conformance.TB) []*Communicator {
 	t.Helper()
 	comms, errs := r.connect(time.Minute)

@@ -16,7 +16,7 @@ func TestFastestCombinations(t *testing.T) {
 		trial("Tree", "LL", 8, 16<<20, 3000e-6),
 		trial("Ring", "Simple", 16, 4<<10, 40e-6), trial("Ring", "Simple", 16, 2<<20, 100e-6),
 		trial("Ring", "Simple", 16, 16<<20, 500e-6),
-		trial("NVLS", "Simple", 0, 16<<20, 1e-6), // the combination failed at smaller sizes
+		trial("NVLS", "Simple", 0, 16<<20, 1e-6), // this combination failed at smaller sizes
 	}
 	best := Fastest(trials)
 	want := []Trial{trials[3], trials[1], trials[9]}
@@ -75,7 +75,7 @@ func TestPairsAndSlowRanks(t *testing.T) {
 	if got := SlowRanks(4, pairs); !slices.Equal(got, []int{2}) {
 		t.Errorf("got %v, want rank 2", got)
 	}
-	pairs[0].BusGBytes = 5 // one bad pair: ranks 0 and 1
+	pairs[0].BusGBytes = 5 // ranks 0 and 1 have a slow link
 	if got := SlowRanks(4, pairs); !slices.Equal(got, []int{2}) {
 		t.Errorf("with a slow pair: got %v, want rank 2 alone", got)
 	}

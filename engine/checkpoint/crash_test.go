@@ -79,7 +79,8 @@ func loaded(c *Checkpoint) (save, error) {
 	return save{step: c.State.Step, version: w.Data[0]}, nil
 }
 
-// checkAfterCrash checks that the newest checkpoint is that of the last completed save, or of the next one.
+// checkAfterCrash checks that the newest checkpoint is that of the last completed save, or of the save that was
+// interrupted.
 func checkAfterCrash(fsys fileSystem, returned int) error {
 	c, skipped, err := latest(fsys, "run")
 	if returned == 0 && errors.Is(err, ErrNone) {
@@ -101,7 +102,8 @@ func checkAfterCrash(fsys fileSystem, returned int) error {
 		if got.step == want.step && got.version == want.version {
 			return checkBest(fsys, returned)
 		}
-		// While Save sets later checkpoints aside, any of these, or any of the remaining ones, may be the newest.
+		// A crash can interrupt Save while it sets later checkpoints aside. The newest checkpoint may then have any
+		// step from want.aside on.
 		if want.aside > 0 && i == returned && got.step >= want.aside {
 			return nil
 		}
@@ -126,7 +128,7 @@ func checkBest(fsys fileSystem, returned int) error {
 	return err
 }
 
-// checkRecovery opens the folder after a crash and saves once more. The folder must then have no leftovers.
+// checkRecovery opens the folder after a crash and saves once more. Afterwards, the folder must contain no leftovers.
 func checkRecovery(fsys *memoryFS) error {
 	store := memoryStore(fsys)
 	if err := store.clearLeftovers(); err != nil {
@@ -186,7 +188,7 @@ func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 			}
 			again := disk.afterKill()
 			again.crashAt = 1 + chance.IntN(8)
-			_ = memoryStore(again).clearLeftovers() // fails, because the machine is off again
+			_ = memoryStore(again).clearLeftovers() // fails, because the machine crashes again
 			disk = again.afterPowerFailure(chance)
 			if err := checkAfterCrash(disk, returned); err != nil {
 				t.Fatalf("%s, crash during recovery: %v", where, err)

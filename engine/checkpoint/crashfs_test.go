@@ -16,14 +16,14 @@ import (
 
 var errCrashed = errors.New("the machine is off")
 
-// memoryFS is a fileSystem that simulates power failures. It keeps file contents up to the file's last Sync, and
-// folder entries up to the folder's last SyncDir. It can stop at any operation.
+// memoryFS is a fileSystem that simulates power failures. A power failure keeps the contents of a file up to its last
+// Sync, and the entries of a folder up to its last SyncDir. memoryFS can stop at any operation.
 type memoryFS struct {
 	root *node
 	ops  int // number of operations so far that modify something
 
 	crashAt int   // number of the first operation that fails; all later ones also fail; 0: none
-	torn    bool  // half of the write at crashAt still succeeds
+	torn    bool  // half of the bytes of the write at crashAt are stored
 	failAt  int   // number of the only operation that fails, with EIO
 	budget  int64 // number of bytes that can still be written; below 0: no limit
 	reads   int   // number of operations so far that only read
@@ -50,8 +50,8 @@ func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
 
-// tornBytes simulates the block size of a disk, which is usually 4 KiB. It is smaller because the files of this test
-// are small.
+// tornBytes is the block size of the simulated disk. Real disks usually have 4 KiB, but the files of this test are
+// small.
 const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }
@@ -303,9 +303,9 @@ func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 			data = slices.Clone(n.data[:len(data)+chance.IntN(lost+1)])
 			switch chance.IntN(3) {
 			case 0:
-				clear(data[len(n.durable):]) // the length was written, but not the blocks
+				clear(data[len(n.durable):]) // the disk stored the length of the file, but not the blocks
 			case 1:
-				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks were written
+				for at := len(n.durable); at < len(data); at += tornBytes { // the disk stored some of the blocks
 					if chance.IntN(2) == 0 {
 						clear(data[at:min(at+tornBytes, len(data))])
 					}

@@ -95,8 +95,8 @@ func TestRandomFlippedBitsAreFound(t *testing.T) {
 	t.Logf("%d bits flipped, all found", *trials)
 }
 
-// cuts returns the lengths to which a file is truncated: each 1/256 of its size, and lengths near the limits of its
-// parts.
+// cuts returns the lengths to which the test truncates a file: every 1/256 of its size, and lengths near the limits of
+// its parts.
 func cuts(file []byte) []int {
 	list := []int{0, 1, 7, 8, 9, len(file) - 1}
 	for k := range 256 {
@@ -190,7 +190,8 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 	t.Logf("%d operations", failed)
 }
 
-// A checkpoint of a later format must not be skipped, unlike a damaged one (row D8 of docs/reliability.md).
+// A checkpoint of a later format must be refused. Only a damaged checkpoint may be skipped (row D8 of
+// docs/reliability.md).
 func TestALaterFormatIsRefused(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -211,7 +212,7 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	}
 }
 
-// The sum of all allocations, including freed memory, must not exceed the file size plus 96 MiB (row S6 of
+// Reading a header may allocate at most the file size plus 96 MiB, including memory that is freed again (row S6 of
 // docs/reliability.md).
 func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	needtest.NotShort(t, "reads headers of 30 MB, which takes seconds under the race detector")
@@ -248,7 +249,7 @@ func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An accepted manifest must list the files of a checkpoint. Encoding it again must give the same bytes.
+// An accepted manifest must list the files of a checkpoint. If the test encodes it again, the bytes must be the same.
 func FuzzManifest(f *testing.F) {
 	fsys := newMemoryFS()
 	if _, err := memoryStore(fsys).Save(context.Background(), save{step: 10}.snapshot()); err != nil {
@@ -260,7 +261,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(strings.Replace(body, "checkpoint 1", "checkpoint 2", 1))
 	f.Add(manifestTitle + "1\nfile 1 00 ../state.json\ntensor 0 state.json \"\\xff\"\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		// The checksum is correct, so the contents must be refused.
+		// The checksum is correct, so only the contents can be the reason for a refusal.
 		m, err := decodeManifest("MANIFEST", []byte(body+"manifest "+hexSum([]byte(body))+"\n"))
 		if err != nil {
 			if !errors.As(err, new(*CorruptError)) && !errors.As(err, new(*FormatError)) {
@@ -278,7 +279,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// An accepted state must be equal after encoding and decoding.
+// An accepted state must not change if it is encoded and decoded again.
 func FuzzState(f *testing.F) {
 	text, err := encodeState(fullState(3))
 	if err != nil {

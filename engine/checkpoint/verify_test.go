@@ -124,7 +124,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 			t.Errorf("got %q, want %q in it", v.Faults[i].Reason, reason)
 		}
 	}
-	// The offset must be that of the number.
+	// The reported offset must be that of the infinite number.
 	text, err := os.ReadFile(v.Faults[1].Path)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ func (p *pieces) Sync() error {
 
 func (p *pieces) Close() error { return nil }
 
-// A tensor of any size must be written and flushed in small operations. Otherwise, a slow disk would look like one that
-// hangs.
+// Save must write and flush a tensor of any size in small operations. Otherwise, a slow disk would look like a disk
+// that hangs.
 func TestAWatchedFileIsWrittenInPieces(t *testing.T) {
 	var file pieces
 	running := 0
@@ -45,7 +45,7 @@ func TestAWatchedFileIsWrittenInPieces(t *testing.T) {
 	}
 }
 
-// If the folder was removed, the error of Save must not state that earlier checkpoints are unchanged.
+// If the folder was removed, the error of Save must not claim that earlier checkpoints are unchanged.
 func TestASaveIntoARemovedFolderSaysSo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	store, err := Open(dir, Options{Keep: 1})

@@ -22,19 +22,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/logtest"
 )
 
-// programVariable makes this test binary a program of several ranks. Its value is the number of steps.
+// programVariable makes this test binary run one rank of a program. The value of the variable is the number of steps.
 const programVariable = "CLUSTER_TEST_STEPS"
 
-// oddVariable is the number of the rank that has another configuration.
+// oddVariable contains the number of the rank whose configuration differs.
 const oddVariable = "CLUSTER_TEST_ODD"
 
-// timeoutVariable is the time in seconds that the ranks wait for each other.
+// timeoutVariable contains the time in seconds that the ranks wait for each other.
 const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
 
 const (
 	codeFault = 2               // wrong settings
 	codeLost  = 5               // another rank was lost
-	heartbeat = 8 * time.Second // much longer than a rank waits for a CPU on a machine with other load
+	heartbeat = 8 * time.Second // much longer than a rank waits for a CPU on a busy machine
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program runs the parts of a training program that concern its ranks, with exchanges in place of training.
+// program runs those parts of a training program that involve other ranks. Exchanges replace the training.
 func program(steps int) int {
 	say := func(text any) { fmt.Fprintln(os.Stderr, text) }
 	assigned, err := discovery.Find(discovery.Options{}, os.Environ())
@@ -89,7 +89,7 @@ func program(steps int) int {
 // output collects the output of all ranks.
 type output struct{ logtest.Buffer }
 
-// processes waits until n ranks have joined and returns their process numbers, by rank.
+// processes waits until n ranks have joined, and returns their PIDs by rank.
 func (o *output) processes(t *testing.T, n int) map[int]int {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -144,8 +144,8 @@ func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
 		name    string
 		rank    int
 		signal  syscall.Signal
-		cause   string // in the output of each survivor
-		verdict string // output of the supervisor
+		cause   string // part of the output of each survivor
+		verdict string // part of the output of the supervisor
 	}{
 		{"a killed rank", 1, syscall.SIGKILL, closed, "was killed by SIGKILL"},
 		{"rank 0 is killed", 0, syscall.SIGKILL, closed, "was killed by SIGKILL"},
@@ -201,7 +201,7 @@ func TestARankWithAnotherConfigurationEndsTheStart(t *testing.T) {
 	}
 }
 
-// Without a supervisor, a shell starts each rank, or srun does.
+// There is no supervisor: a shell or srun starts each rank.
 func TestRanksOfSeveralLaunchers(t *testing.T) {
 	tests := []struct {
 		name string

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// twoHosts connects two network namespaces by a cable, runs the program in each as one of two ranks, and then runs $1,
-// for example to cut the cable. Everything is in the script's own namespaces and vanishes with them.
+// twoHosts connects two network namespaces by a cable, and runs the program in each of them as one of two ranks. It
+// then runs $1, for example to cut the cable. The script's own namespaces contain all of this, and end with the script.
 const twoHosts = `
 set -e
 mkdir -p /run/netns
@@ -49,7 +49,7 @@ func onTwoHosts(t *testing.T, action string, steps, timeout int, tokens [2]rende
 	return string(out)
 }
 
-// untilTheyMet waits until both ranks say that they have joined, at most a minute.
+// untilTheyMet waits for at most a minute, until both ranks print that they have joined.
 const untilTheyMet = "for i in $(seq 600); do grep -q process /run/netns/out.a && grep -q process /run/netns/out.b && break; sleep 0.1; done; "
 
 func TestRanksOnTwoHosts(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRanksOnTwoHosts(t *testing.T) {
 		name    string
 		action  string
 		steps   int
-		timeout int // of the start, in seconds
+		timeout int // seconds that a rank waits for the other ranks to join
 		tokens  [2]rendezvous.Token
 		wants   []string
 	}{

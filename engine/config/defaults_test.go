@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// recipes is a catalog whose model "tall" has defaults of common keys.
+// recipes is a catalog. Its model "tall" has its own defaults for keys that all models have.
 var recipes = Catalog{
 	Models: []Kind{{Name: "simple_cnn"}, {Name: "tall", Options: func() Options { return new(tallOptions) },
 		Defaults: []DefaultValue{

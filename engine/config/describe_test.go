@@ -26,7 +26,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Every key of the page must have a text.
+// Describe must have a text for every key.
 func TestDescribeKnowsAllKeys(t *testing.T) {
 	for _, table := range (Catalog{}).tables(Default()) {
 		for _, k := range table.keys {

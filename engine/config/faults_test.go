@@ -34,7 +34,7 @@ func (o *wideOptions) Keys() []Key {
 	return []Key{Int(&o.Width, "width", 2).AtLeast(1).Doc("Rooms.")}
 }
 
-// town is a catalog with kinds that have no keys, their own keys, and common keys.
+// town is a catalog. Some of its kinds have no keys, some have their own keys, and some have keys in common.
 var town = Catalog{
 	Models: []Kind{
 		{Name: "plain", Doc: "no keys of its own"},
@@ -140,7 +140,7 @@ func TestLongListOfFaultsIsCut(t *testing.T) {
 }
 
 func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
-	lines := strings.Repeat("[data]\n", maxKeys+1) // duplicate tables, which decoding would report as another error
+	lines := strings.Repeat("[data]\n", maxKeys+1) // decoding would report these duplicate tables as another error
 	_, err := Parse("run.toml", []byte(lines), town)
 	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Message != "too many keys and tables" {
 		t.Errorf("got %v", faults)
@@ -153,7 +153,7 @@ func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
 
 // The parsing time is quadratic in the number of keys. Without a limit, a file of 889 KB took 14 s. The limits on the
 // file size and on the number of keys bound the time for the worst known files. The test always requires that these
-// files are refused. It compares the time with a bound only if HETERO_HOSTILE=1 (row S5).
+// files are refused. Only if HETERO_HOSTILE=1, it also compares the time with a bound (row S5 of docs/reliability.md).
 func TestWorstFilesOf64KiBAreRefused(t *testing.T) {
 	fill := func(part func(i int) string) string {
 		var b strings.Builder

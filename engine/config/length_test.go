@@ -20,7 +20,7 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 		{"schedule = {name = \"multistep\", milestones = [3, 5]}", run, "not reduced at the later milestones"},
 		{"schedule = {name = \"multistep\", milestones = [3, 4]}", run, ""},
 		{"schedule = {name = \"step\", step_size = 7}", run, "never reduced"},
-		{"schedule.step_size = 40", run, ""}, // without effect for another reason
+		{"schedule.step_size = 40", run, ""}, // no effect, because the schedule has no steps
 		{"ema = {decay = 0.9, interval = 101}", run, "the averages are never updated"},
 		{"ema.interval = 101", run, ""},
 		{"train.eval_interval = 5", run, "only the last step is evaluated"},
@@ -33,7 +33,7 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 			"the run has 3 evaluations, so it cannot end early"},
 		{"checkpoint.interval_steps = 100", run, "no checkpoint by steps"},
 		{"checkpoint.interval_seconds = 90", run, "the run has at most 60.0 s, so it saves no checkpoint by time"},
-		{"checkpoint.interval_seconds = 300", run, ""}, // the default value, which a file may contain
+		{"checkpoint.interval_seconds = 300", run, ""}, // the default value, which a stored configuration may contain
 		{"schedule.name = \"step\"", run, "schedule.step_size = 30 (default) is not shorter than the run"},
 		{"tracking.mlflow = \"mlruns\"\ntrain.steps = 8", Length{Steps: 8, StepsPerEpoch: 20},
 			"tracking.interval = 10 (default) is not shorter than the run"},
@@ -58,7 +58,8 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Every key that is a span must state its consequence in a shorter run, or be in this list with a reason.
+// If a run is shorter than an interval, the interval has a consequence. Every key that is an interval must state it, or
+// must be in this list with a reason.
 func TestEveryIntervalHasAConsequenceInAShortRun(t *testing.T) {
 	exempt := map[string]string{
 		"balance.interval": "package rebalance warns, because the first decision depends on the policy",

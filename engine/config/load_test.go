@@ -56,7 +56,7 @@ func TestDefaultThenFileThenOverrides(t *testing.T) {
 
 func TestLoadReadsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
-	text := "\ufeff[train]\r\nepochs = 20\r\n" // a byte order mark and line ends as in Windows files
+	text := "\ufeff[train]\r\nepochs = 20\r\n" // a byte order mark and Windows line ends
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestResolvedConfigurationLoadsBackEqual(t *testing.T) {
 	} {
 		c := mustParse(t, text)
 		again := mustParse(t, string(c.TOML()))
-		again.origins, again.usual = c.origins, c.usual // they differ, because the resolved text sets every key
+		again.origins, again.usual = c.origins, c.usual // the resolved text sets every key, so these fields differ
 		if !reflect.DeepEqual(c, again) {
 			t.Errorf("differs: %+v\nof:\n%s", Diff(c, again), text)
 		}
@@ -321,14 +321,15 @@ func TestDiffNamesKeysAndBothValues(t *testing.T) {
 	}
 }
 
-// Only keys of models and data sets in other modules may be unclassified. The program treats them as learnt.
+// Every key must be classified. Only keys of models and data sets in other modules may be unclassified; the program
+// then treats them as learnt.
 func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	for key, k := range Default().keys() {
 		if k.effect == unclassified {
 			t.Errorf("%s: neither Learnt nor Operational", key)
 		}
 	}
-	want := map[string]bool{ // true if a change of the key affects training results
+	want := map[string]bool{ // true if a change of the key changes training results
 		"optimizer.lr": true, "experiment.seed": true, "data.batch_size": true, "augment.mixup": true,
 		"ema.decay": true, "parallel.wire_dtype": true,
 		"train.epochs": false, "train.steps": false, "parallel.ranks": false, "device.kind": false,
@@ -366,7 +367,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(string(text), "train.epochs=3")
 	}
-	// Text with all keys would take ten times as long.
+	// A text with all keys would make the fuzzer ten times slower.
 	f.Add("[data]\nbatch_size = 64\n[optimizer]\nname = \"adamw\"\nlr = 1e-3\n", `experiment.name="x"`)
 	f.Fuzz(func(t *testing.T, text, setting string) {
 		var overrides []Override
@@ -394,7 +395,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		again, err := Parse("resolved.toml", c.TOML(), town)
 		if err == nil {
-			again.origins, again.usual = c.origins, c.usual // they differ, because the resolved text sets every key
+			again.origins, again.usual = c.origins, c.usual // the resolved text sets every key, so these fields differ
 		}
 		if err != nil || !reflect.DeepEqual(c, again) {
 			t.Errorf("the resolved configuration loads differently: %v", err)
@@ -416,7 +417,7 @@ func TestOriginOfAKey(t *testing.T) {
 	}
 }
 
-// A pipe must be refused. It would block, and signals would not end the program.
+// A pipe must be refused. Reading it would block, and signals would not end the program.
 func TestAPipeIsNoConfiguration(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := needtest.MakePipe(pipe); err != nil {

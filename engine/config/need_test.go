@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// unused returns the warnings for a file with overrides.
+// unused returns the warnings for the settings of a file with overrides.
 func unused(t *testing.T, file string, actual map[string]string, overrides ...string) []string {
 	t.Helper()
 	var texts []string
@@ -61,7 +61,7 @@ func TestAKeyWithoutEffectIsReportedWhereItWasSet(t *testing.T) {
 	}
 }
 
-// Needs refer to keys by name, so each name must exist and each value must be valid for its key.
+// A need refers to a key by its name. The key must exist, and the value must be valid for it.
 func TestNeedsNameKeysThatExist(t *testing.T) {
 	keys := Default().keys()
 	for _, t := range Default().tables() {

@@ -14,7 +14,7 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"tracking.mlflow", "[::1]:5000", `"http://[::1]:5000"`},
 		{"tracking.mlflow", "localhost", `"./localhost" for the folder`},
 		{"tracking.mlflow", "10.0.0.1", `"http://10.0.0.1"`},
-		{"tracking.mlflow", "points", ""}, // in the stored settings of old runs
+		{"tracking.mlflow", "points", ""}, // old runs have this value in their stored settings
 		{"tracking.mlflow", "runs/mlflow", ""},
 		{"tracking.mlflow", "./mlflow.example.com", ""},
 		{"tracking.mlflow", "https:/127.0.0.1:5000",
@@ -46,7 +46,7 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"dashboard.address", "http://0.0.0.0:8501", `want "0.0.0.0" here and 8501`},
 		{"dashboard.address", "::", ""},
 	} {
-		// Only the fault of the key itself counts, because the data set may not have this key.
+		// Only a fault of the key itself counts, because the data set may lack this key.
 		_, err := Parse("", nil, town, Override{Origin: "--set " + c.key, Key: c.key, Value: c.value},
 			Override{Key: "data.dataset", Value: "images"}, Override{Key: "data.path", Value: pathOf(c.key, c.value)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -171,7 +171,7 @@ func TestRulesNameKeysThatExist(t *testing.T) {
 	}
 }
 
-// A rule on a key with an invalid value would report a misleading fault.
+// If a key has an invalid value, the rules on this key must not be checked. Their faults would be misleading.
 func TestRuleIsNotCheckedOverFaultyKeys(t *testing.T) {
 	_, err := Parse("run.toml", []byte("data.batch_size = 0\ntrain.grad_accumulation = 7\nbalance.fixed_shares = [1]"),
 		town)
@@ -209,7 +209,7 @@ func TestRecordsOfAllRanksNeedRoom(t *testing.T) {
 			t.Errorf("%d ranks: got %v, want the fault of metrics.max_bytes", ranks, faults)
 		}
 	}
-	c.Profile.Enabled = false // there are no files of ranks
+	c.Profile.Enabled = false // without profiling, ranks write no files
 	if err := c.CheckRanks(13); err != nil {
 		t.Error(err)
 	}

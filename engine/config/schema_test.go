@@ -77,7 +77,7 @@ func TestSchemaRefusesFaultsOfSingleKeys(t *testing.T) {
 	}
 }
 
-// Two models may use one name for different keys. The schema must then allow both forms.
+// Two models may use the same name for different keys. The schema must then accept the values of both keys.
 func TestSchemaOfAKeyWithTwoMeanings(t *testing.T) {
 	two := Catalog{Models: []Kind{
 		{Name: "tall", Options: func() Options { return new(tallOptions) }},

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// scenario returns a suite that contains every kind of result. It appends what ran to said, in order.
+// scenario returns a suite that contains every kind of result. In order, it appends to said what ran.
 func scenario(said *[]string) func(T) {
 	say := func(text string) { *said = append(*said, text) }
 	return func(t T) {
@@ -123,7 +123,7 @@ func TestRunChoosesByNameAtEachDepth(t *testing.T) {
 	}
 }
 
-// The test uses the fake clock of synctest, so the load of the machine has no effect.
+// The test uses the fake clock of synctest, so the load of the machine does not affect it.
 func TestRunGivesUpACheckThatDoesNotEnd(t *testing.T) { synctest.Test(t, givesUp) }
 
 func givesUp(t *testing.T) {
@@ -153,7 +153,8 @@ func givesUp(t *testing.T) {
 	}
 }
 
-// A hanging check must end with the time limit of all checks, before its own limit. The caller must get all results.
+// A check that hangs must end when the time of all checks is over, before its own limit. The caller must get all
+// results.
 func TestACheckThatHangsEndsWithTheTimeForAll(t *testing.T) {
 	hold := make(chan struct{})
 	defer close(hold)
@@ -180,7 +181,7 @@ func TestShortLeavesOutWhatIsLong(t *testing.T) {
 			t.Errorf("short %v: ran %v, %d passed, %d skipped", short, ran, passed, skipped)
 		}
 	}
-	Long(t) // must not skip under go test
+	Long(t) // must not skip the check under go test
 	if t.Skipped() {
 		t.Error("skipped")
 	}

@@ -38,11 +38,11 @@ func TestTheAddressWithMostConnectionsMakesRoom(t *testing.T) {
 		{"a:1", false, "[a:1]"},
 		{"a:2", false, "[a:1 a:2]"},
 		{"b:1", false, "[a:1 a:2 b:1]"},
-		{"c:1", false, "[a:2 b:1 c:1]"}, // address a has the most connections
-		{"d:1", false, "[b:1 c:1 d:1]"}, // each address has one connection; a:2 is the oldest
+		{"c:1", false, "[a:2 b:1 c:1]"}, // address a has the most connections, so its oldest one is closed
+		{"d:1", false, "[b:1 c:1 d:1]"}, // each address has one connection, so the oldest one, a:2, is closed
 		{"d:2", false, "[b:1 c:1 d:2]"},
-		{"b:2", true, "[c:1 d:2]"}, // b:1 was closed for b:2, which then proved itself
-		{"b:3", true, "[d:2]"},     // b has no unproved connection left, so the oldest one, c:1, was closed
+		{"b:2", true, "[c:1 d:2]"}, // b:1 is closed for b:2, which then proves itself
+		{"b:3", true, "[d:2]"},     // all connections of b have proved themselves, so c:1 is closed
 		{"b:4", true, "[]"},
 	} {
 		g := c.Enter(&named{from: step.come})
@@ -88,7 +88,7 @@ func TestLeaveAndClose(t *testing.T) {
 	if !first.closed || !g.Leave() || !g.Leave() {
 		t.Error("the first connection does not know that it was closed")
 	}
-	g.Prove() // too late to have an effect
+	g.Prove() // has no effect, because the connection is already closed
 	if h.Leave() || h.Leave() || c.Len() != 0 || second.closed {
 		t.Errorf("%d connections after both left, want 0", c.Len())
 	}

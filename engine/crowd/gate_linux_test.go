@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execute runs a filter on the header of a packet, as the kernel does, and reports whether the packet is kept.
+// execute runs a filter on the header of a packet, as the kernel does. It reports whether the filter keeps the packet.
 func execute(t *testing.T, program []unix.SockFilter, packet []byte) bool {
 	t.Helper()
 	var a uint32
@@ -46,7 +46,7 @@ func execute(t *testing.T, program []unix.SockFilter, packet []byte) bool {
 	return false
 }
 
-// TestAFloodAtAGate gives such programs to a kernel. Here they have many addresses of all kinds.
+// The filters in this test block many addresses of all kinds. TestAFloodAtAGate passes a filter to a kernel.
 func TestTheFilterDropsBlockedAddressesOnly(t *testing.T) {
 	var blocked []string
 	for _, at := range []string{"10.0.0.1:1", "10.0.0.3:1", "[2001:db8:1:2::5]:1", "[2001:db8:1:4::5]:1", "[::1]:1",
@@ -74,7 +74,7 @@ func TestTheFilterDropsBlockedAddressesOnly(t *testing.T) {
 	}
 }
 
-// The kernel must accept the longest filter.
+// The kernel must accept the longest filter that a gate creates.
 func TestTheKernelTakesTheLongestFilter(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// visit opens a connection from an address of loopback, and waits until the server has served or closed it.
+// visit opens a connection from an address of loopback. It waits until the server has served or closed the connection.
 func visit(from, to string, most time.Duration) error {
 	ip := net.ParseIP(from)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}, Timeout: most}
@@ -27,7 +27,8 @@ func visit(from, to string, most time.Duration) error {
 	return err
 }
 
-// A flood of one address must neither keep out a client at another one nor leave the gate closed afterwards.
+// A flood from one address must not keep out a client at another address, and must not leave the gate closed
+// afterwards.
 func TestAFloodAtAGate(t *testing.T) {
 	for _, network := range []struct{ listen, flood, other string }{
 		{"127.0.0.1:0", "127.0.0.1", "127.0.0.2"}, {"[::]:0", "127.0.0.1", "::1"}, {"[::]:0", "::1", "127.0.0.1"},
@@ -49,7 +50,7 @@ func floodAt(t *testing.T, l net.Listener, flood, other string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(from string) string { // dual-stack listeners have an address of each kind
+	at := func(from string) string { // dual-stack listeners have an IPv4 address and an IPv6 address
 		if flood == "127.0.0.1" && other == "127.0.0.2" {
 			return l.Addr().String()
 		}
@@ -58,7 +59,7 @@ func floodAt(t *testing.T, l net.Listener, flood, other string) {
 	const blocked = time.Second
 	g := Gate{Listener: l, first: blocked}
 	var own atomic.Int64
-	var length atomic.Int64 // of the block, by the clock of the gate; 0: no block has ended
+	var length atomic.Int64 // length of the block by the clock of the gate; 0: no block has ended
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() {
@@ -82,11 +83,10 @@ func floodAt(t *testing.T, l net.Listener, flood, other string) {
 			conn.Close()
 		}
 	}()
-	// On some systems only one address of loopback exists.
+	// On some systems, loopback has only one address.
 	usable := visit(other, at(other), time.Minute) == nil
-	// The kernel completes a connection without the gate, so the flood does not wait for a busy machine, and only
-	// dropped packets delay a connection for that long. The kernel of the client sends a lost packet again after a
-	// second.
+	// The kernel completes a connection without the gate, so a busy machine does not delay the flood. Only dropped
+	// packets delay a connection for that long: the client's kernel sends a lost packet again after a second.
 	dialer, dropped := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(flood)}, Timeout: 9 * blocked / 10}, false
 	for connections := 0; connections < 4000 && !dropped; connections++ {
 		conn, err := dialer.Dial("tcp", at(flood))
@@ -127,8 +127,8 @@ func floodAt(t *testing.T, l net.Listener, flood, other string) {
 	}
 }
 
-// If the kernel cannot drop packets, pauses limit the cost, and clients wait for at most a pause after each of a few
-// closed connections.
+// If the kernel cannot drop packets, the gate limits its cost by pauses. A client waits for at most a pause after each
+// of a few closed connections.
 func TestAGateWithoutFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &endless{end: time.Now().Add(time.Minute)}
@@ -140,7 +140,7 @@ func TestAGateWithoutFilter(t *testing.T) {
 			}
 			passed++
 		}
-		// l opens connections as fast as the gate takes them
+		// the listener opens connections as fast as the gate accepts them
 		if want := ofClosed.burst + int(time.Minute/ofClosed.every); l.closed < want-10 || l.closed > want+10 {
 			t.Errorf("%d connections closed within a minute, want %d", l.closed, want)
 		}
@@ -150,7 +150,7 @@ func TestAGateWithoutFilter(t *testing.T) {
 	})
 }
 
-// endless is a listener with a connection for each call until its end.
+// endless is a listener that returns a connection at every call, until the time end.
 type endless struct {
 	net.Listener
 	end    time.Time

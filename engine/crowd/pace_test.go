@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The pace must let a burst of each address pass, delay the next connections, and close all others.
+// The pace must admit a burst from each address, delay the next connections, and refuse all others.
 func TestThePaceOfEachAddress(t *testing.T) {
 	var p Pace
 	now := time.Now()
@@ -15,7 +15,7 @@ func TestThePaceOfEachAddress(t *testing.T) {
 	}
 	burst, every := ofEach.burst, ofEach.every
 	waiting := int(mostWait / every)
-	for _, address := range []string{"10.0.0.1:1", "10.0.0.2:1"} { // a flood of one does not concern the other
+	for _, address := range []string{"10.0.0.1:1", "10.0.0.2:1"} { // a flood from one must not affect the other
 		for i := range 1000 {
 			wait, ok := admit(address)
 			if want := max(0, time.Duration(i+1-burst)*every); ok != (i < burst+waiting) || ok && wait != want {
@@ -43,7 +43,7 @@ func TestThePaceOfEachAddress(t *testing.T) {
 	}
 }
 
-// Many addresses must neither use memory nor CPU time without a limit.
+// Many addresses must not use unlimited memory or CPU time.
 func TestThePaceOfManyAddresses(t *testing.T) {
 	var p Pace
 	now := time.Now()

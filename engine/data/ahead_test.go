@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// stored is a data set behind a Fetcher. It takes latency to fetch a sample, and process to decode it.
+// stored is a data set behind a Fetcher. Fetching a sample takes the time latency, and decoding it takes the time
+// process.
 type stored struct {
 	*fake
 	*Fetcher
@@ -44,7 +45,7 @@ func newStored(samples int, latency, process time.Duration, bytes int) *stored {
 	return s
 }
 
-// load starts a loader of s that the test closes.
+// load starts a loader of s. The end of the test closes it.
 func (s *stored) load(t *testing.T, batch, workers int) *Loader {
 	t.Helper()
 	return newLoader(t, imageOptions{Dataset: s, Transform: Transform{Size: 4}, Seed: 1, BatchSize: batch,
@@ -90,17 +91,17 @@ func (r *storedReader) Close() error {
 	return r.Reader.Close()
 }
 
-// The test uses the fake clock of synctest, so the load of the machine has no effect.
+// The test uses the fake clock of synctest, so the load of the machine does not affect it.
 func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 	const samples, batch, workers = 4096, 32, 2
 	for _, c := range []struct {
 		latency, process time.Duration
-		most             float64 // limit of the time, relative to the processing alone
+		most             float64 // limit of the time, relative to the time of decoding alone
 	}{
 		{1500 * time.Microsecond, 4 * time.Millisecond, 1.02},
 		{15 * time.Millisecond, 4 * time.Millisecond, 1.02},
 		{60 * time.Millisecond, 4 * time.Millisecond, 1.05},
-		{60 * time.Millisecond, time.Millisecond, 1.25}, // 2,000 samples/s need 120 fetches in flight
+		{60 * time.Millisecond, time.Millisecond, 1.25}, // at 2,000 samples/s, 120 fetches are in flight
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStored(samples, c.latency, c.process, 100)
@@ -113,7 +114,7 @@ func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second) // fetches in flight end
+			time.Sleep(time.Second) // until the fetches in flight have ended
 			ratio := took.Seconds() / (c.process.Seconds() * samples / workers)
 			t.Logf("latency %v, processing %v: %.3f times the processing, at most %d fetches in flight", c.latency,
 				c.process, ratio, s.most.Load())
@@ -136,7 +137,7 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// the first fetches start before the size of a sample is known
+		// the first fetches start before the size of a sample is known, so they may exceed the limit
 		if held := s.mostHeld.Load(); held > AheadBytes+4*bytes || held < AheadBytes/2 {
 			t.Errorf("held %d bytes, want about %d", held, AheadBytes)
 		}
@@ -191,7 +192,7 @@ func TestAFewLargeSamplesDoNotEnlargeTheUnusedBuffers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		f.Forget()
-		time.Sleep(time.Second) // fetches in flight end
+		time.Sleep(time.Second) // until the fetches in flight have ended
 		n := len(f.free)
 		if unused := f.UnusedBytes(); n == 0 || unused > int64(n)*3*(small+large/50) {
 			t.Errorf("%d buffers have %d bytes, want at most about twice the mean sample each", n, unused)
@@ -213,7 +214,7 @@ func TestNothingIsAnnouncedDuringAShuffle(t *testing.T) {
 		b := next(t, l)
 		synctest.Wait() // all slots are full
 		l.mu.Lock()
-		l.shuffling = true // the worker rewrites the order without the lock
+		l.shuffling = true // simulates a worker that is rewriting the order without the lock
 		l.announceAgain()
 		announced := l.announced
 		l.shuffling = false
@@ -227,7 +228,7 @@ func TestNothingIsAnnouncedDuringAShuffle(t *testing.T) {
 	})
 }
 
-// Announcements must not change any sample.
+// Announcing samples must not change any sample.
 func TestReadingAheadChangesNoSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(8) {
@@ -281,7 +282,7 @@ func TestReadingAheadChangesNoSample(t *testing.T) {
 	})
 }
 
-// requested is the error of a network request that failed after all retries.
+// requested is the error of a network request that has failed after all retries.
 type requested struct{ error }
 
 func (requested) Requested() {}
@@ -299,7 +300,7 @@ func TestAFailedRequestIsNotRepeated(t *testing.T) {
 	})
 	r := f.Open()
 	defer r.Close()
-	if _, _, err := r.Read(0); err != nil { // storage with a latency
+	if _, _, err := r.Read(0); err != nil { // storage with latency reports the error at the first read
 		t.Fatal(err)
 	}
 	f.Expect(1)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// photo returns an image with structure in every channel.
+// photo returns an image with a different smooth pattern in each channel.
 func photo(size int) []byte {
 	pix := make([]byte, 3*size*size)
 	for i := range pix {
@@ -52,7 +52,7 @@ func TestAugmentationIsAFunctionOfSeedEpochAndIndex(t *testing.T) {
 	}
 }
 
-// Each operation must be drawn about equally often. The test recognises an operation by its effect on an image.
+// All operations must be drawn about equally often. The test recognises an operation by its effect on an image.
 func TestRandAugmentDrawsAllOperationsInBothDirections(t *testing.T) {
 	const size, n = 16, 2000
 	pix := photo(size)
@@ -60,7 +60,8 @@ func TestRandAugmentDrawsAllOperationsInBothDirections(t *testing.T) {
 	for i := range n {
 		results[string(augment(t, Augment{Rand: RandAugment{Ops: 1, Magnitude: 15}}, pix, size, 1, 0, i))]++
 	}
-	// 9 operations have two directions. Identity, posterize, solarize, autocontrast and equalize have only one.
+	// 9 operations have two directions. Identity, posterize, solarize, autocontrast and equalize have only one
+	// direction.
 	if len(results) != 9*2+5 {
 		t.Errorf("%d different results, want 23", len(results))
 	}
@@ -75,7 +76,7 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 	const size, n = 64, 3000
 	pix := photo(size)
 	for i := range pix {
-		pix[i] |= 1 // odd values, to distinguish them from the even fill values
+		pix[i] |= 1 // odd values, unlike the fill values, which are even
 	}
 	even := Normalization{Mean: [3]float32{100.0 / 255, 50.0 / 255, 200.0 / 255}, Std: [3]float32{1, 1, 1}}
 	erased, area := 0, 0.0
@@ -105,14 +106,15 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 	if fraction := float64(erased) / n; math.Abs(fraction-0.25) > 5*math.Sqrt(0.25*0.75/n) {
 		t.Errorf("%g of the images are erased, want 0.25", fraction)
 	}
-	// The mean of 2 % to 33 % is 17.7 %. Rectangles that do not fit are drawn again, which favours small rectangles.
+	// The erased areas are between 2 % and 1/3 of an image, with a mean of 17.7 %. Rectangles that do not fit into the
+	// image are drawn again, which favours small ones.
 	if mean := area / float64(erased); mean < 0.16 || mean > 0.19 {
 		t.Errorf("%.3f of an image is erased on average, want about 0.177", mean)
 	}
 }
 
-// The frequency of each byte in painted pixels must match the probability that the normal distribution rounds to this
-// byte.
+// In painted pixels, the frequency of each byte must match its probability: that of a normally distributed number that
+// is rounded to this byte.
 func TestPaintIsNormallyDistributed(t *testing.T) {
 	n := Normalization{Mean: [3]float32{0.485, 0.02, 0.5}, Std: [3]float32{0.229, 0.1, 0.004}}
 	p := newPaint(n)
@@ -148,7 +150,7 @@ func TestPaintIsNormallyDistributed(t *testing.T) {
 func TestExactFunctionsAreThoseOfPackageMath(t *testing.T) {
 	for x := -700.0; x < 700; x += 0.37 {
 		if got, want := exponentialWide(x), math.Exp(x); math.Abs(got/want-1) > 3e-12 {
-			// squaring ten times multiplies rounding errors by 1024
+			// squaring ten times multiplies rounding errors by 1,024
 			t.Errorf("e^%g: got %g, want %g", x, got, want)
 		}
 	}

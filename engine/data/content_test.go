@@ -71,7 +71,8 @@ func TestContentReadsStoredBytes(t *testing.T) {
 	}
 }
 
-// Readers must send the hash of each sample that they read from the files, with its unit, even if it cannot be decoded.
+// For each sample that a Reader reads from the files, it must send the hash and the unit. This must hold even for
+// samples that cannot be decoded.
 func TestWatchedReadersSendHashes(t *testing.T) {
 	var w Watch
 	own := Splits{Train: named{&fake{samples: 10, size: 4, broken: map[int]bool{3: true}}},
@@ -91,7 +92,7 @@ func TestWatchedReadersSendHashes(t *testing.T) {
 		t.Error("hashes without a receiver")
 	}
 	w.Send(func(unit int, sum uint64) { got[unit] = sum })
-	read(s.Train, 1) // from the cache
+	read(s.Train, 1) // reads from the cache
 	read(s.Train, 2)
 	read(s.Train, 3)
 	read(s.Eval, 4)

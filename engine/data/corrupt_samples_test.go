@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unevenSamples are samples of unequal lengths, each with a number of labels. Some of them cannot be read.
+// unevenSamples are samples of unequal lengths, each with a number of labels. The samples in broken cannot be read.
 type unevenSamples struct {
 	n      int
 	broken map[int]bool
@@ -41,7 +41,7 @@ func (s textSource) CountLabels(_, index int) (int, error) {
 	return s.Length(index), nil
 }
 
-// The test compares the batches of two ranks with those of a single rank that has another number of workers.
+// The test compares the batches of two ranks with the batches of a single rank. The number of workers differs.
 func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 	base := unevenSamples{n: 40, broken: map[int]bool{3: true, 4: true, 17: true, 39: true}}
 	read := func(share Share, workers int) (all [][]string, replaced int, labels []int) {
@@ -91,7 +91,7 @@ func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 	}
 }
 
-// flakySamples fail only at their first read.
+// flakySamples are samples whose first read fails.
 type flakySamples struct{ unevenSamples }
 
 func (s flakySamples) NewSource(*Options) (Source, error) {
@@ -107,7 +107,8 @@ func (s flakySource) Read(span *Span, errs []error) {
 	}
 }
 
-// readAll returns the contents of all samples in two epochs, without the number of the epoch.
+// readAll returns the contents of all samples in each of two epochs. The contents do not depend on the number of the
+// epoch.
 func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]int) {
 	t.Helper()
 	l := load(t, Options{Samples: samples, BatchSize: samples.Len(), Workers: 1, GroupByLength: grouped})
@@ -122,7 +123,7 @@ func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]i
 	return epochs
 }
 
-// A sample must keep its replacement, even if a later read would succeed.
+// A sample must keep its replacement, even if the sample could be read later.
 func TestAReplacementStays(t *testing.T) {
 	base := flakySamples{unevenSamples{n: 40, broken: map[int]bool{17: true}}}
 	epochs := readAll(t, SkipSamples(base, 0, nil), false)
@@ -142,8 +143,8 @@ func (s oneAsShort) Length(i int) int {
 	return 2
 }
 
-// If samples are not grouped by length, a replacement may have any length. Otherwise the only other short sample must
-// be found.
+// If samples are not grouped by length, a replacement may have any length. If they are grouped, the loader must find
+// the only other short sample.
 func TestAShortSampleFindsAReplacement(t *testing.T) {
 	base := oneAsShort{unevenSamples{n: 4100, broken: map[int]bool{0: true}}}
 	if got := readAll(t, SkipSamples(base, 0, nil), false)[0][0]; got == 0 || got == 4000 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// batches returns the ids, labels and first pixels of the first n batches, and the number of replaced samples.
+// batches returns the ids, labels and first pixels of the first n batches. replaced is the number of replaced samples.
 func batches(t *testing.T, o imageOptions, n int) (text string, replaced int) {
 	t.Helper()
 	l := newLoader(t, o)
@@ -45,7 +45,7 @@ func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
 	if got, n := batches(t, options(4, Share{0, 8}), 10); got != want || n != replaced {
 		t.Error("4 workers read other samples than one")
 	}
-	// The shares of two ranks together are equal to the batches of one rank.
+	// The shares of two ranks must together be equal to the batches of one rank.
 	first, n1 := batches(t, options(2, Share{0, 3}), 10)
 	second, n2 := batches(t, options(2, Share{3, 5}), 10)
 	var together strings.Builder
@@ -110,7 +110,7 @@ func TestTooManyUnreadableSamplesAreAnError(t *testing.T) {
 	}
 }
 
-// exhaustedReader fails as if no file descriptors were left.
+// exhaustedReader fails as if the process had no file descriptors left.
 type exhaustedReader struct{ Reader }
 
 func (exhaustedReader) Close() error { return nil }
@@ -184,18 +184,18 @@ func (r *hookedReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// Eight Readers find the same unreadable sample at the same time. No Reader may change a replacement that another
-// Reader has set.
+// Eight Readers find the same unreadable sample at the same time. If one Reader has set a replacement, no other Reader
+// may change it.
 func TestASettledReplacementStays(t *testing.T) {
 	const readers, bad = 8, 2
 	var meet sync.WaitGroup
 	meet.Add(readers)
-	turn := make(chan struct{}, 1) // permission to continue after the unreadable sample
+	turn := make(chan struct{}, 1) // allows one Reader to continue after the unreadable sample
 	settled := atomic.Bool{}
 	var ds *Skipping
 	set := hooked{fake: &fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{bad: true}}}
 	set.before = func(i int) {
-		if i == bad { // all Readers are in this read before the first of them continues
+		if i == bad { // all Readers must reach this read before the first one continues
 			meet.Done()
 			meet.Wait()
 			<-turn

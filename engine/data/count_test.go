@@ -24,7 +24,7 @@ func (s countedSource) CountLabels(epoch, index int) (int, error) {
 	return labelsOf(epoch, index), nil
 }
 
-// Every rank must know the number of labels of the whole optimizer step, for any share.
+// Every rank must know the number of labels of the whole optimizer step. Its own share must not affect this number.
 func TestTheFirstPartOfAStepHasTheLabelsOfTheStep(t *testing.T) {
 	const batch, parts = 12, 3
 	order := make([]int32, 40)
@@ -82,7 +82,7 @@ func TestAnEvaluationCountsNoLabelsInAdvance(t *testing.T) {
 	b.Release()
 }
 
-// A rank with an empty share must report a sample whose labels cannot be counted.
+// If the labels of a sample cannot be counted, even a rank with an empty share must report this.
 func TestASampleThatCannotBeCountedIsAFault(t *testing.T) {
 	l, err := NewLoader(Options{Samples: counted{rows{n: 4, width: 1, broken: 3}}, BatchSize: 4, Share: &Share{},
 		MaxCount: 1})

@@ -47,7 +47,7 @@ func TestLimitedIsBalancedNestedAndOrdered(t *testing.T) {
 			for i := range n {
 				taken[part.Label(i)]++
 			}
-			// A class may have two samples more than another class only if the other class has no more samples to take.
+			// A class may have two samples more than another class only if all samples of the other class are taken.
 			for a := range taken {
 				for b := range taken {
 					if taken[a] > taken[b]+1 && taken[b] < available[b] {
@@ -213,8 +213,8 @@ func TestSyntheticSamplesAreFunctionsOfSeedPartAndIndex(t *testing.T) {
 	}
 }
 
-// TestSyntheticClassesCanBeLearned classifies held-out samples by the nearest class mean of a few colour and texture
-// features. The accuracy must be far better than chance, but below 100 %.
+// TestSyntheticClassesCanBeLearned classifies held-out samples by a few features of colour and texture. It chooses the
+// class with the nearest mean. The accuracy must be far better than chance, but below 100 %.
 func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 2000, Eval: 500})
 	if err != nil {
@@ -262,7 +262,7 @@ func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	}
 }
 
-// Synthetic pixels must never change. Otherwise new measurements would not be comparable with earlier ones.
+// Synthetic pixels must never change. If they did, new measurements could not be compared with earlier ones.
 func TestSyntheticPixelsAreFrozen(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 10, Eval: 1, Size: 2})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fake is a data set in which each image contains its sample index. Its Readers can be slow and faulty.
+// fake is a data set. Each image contains its sample index. Reads can be slow or fail.
 type fake struct {
 	samples, size int
 	classes       int
@@ -16,7 +16,7 @@ type fake struct {
 	panics        map[int]bool  // samples whose decoder panics
 	delay         time.Duration // duration of each read
 	gate          chan struct{} // if not nil, reads wait until it is closed
-	slow          int           // sample whose read takes 20 ms longer; 0: none
+	slow          int           // sample whose read takes 20 ms more; 0: none
 	reads         atomic.Int64
 	open          atomic.Int64 // number of open readers
 }
@@ -74,13 +74,13 @@ func (r *fakeReader) Close() error {
 	return nil
 }
 
-// newLoader starts a loader of images that the test closes.
+// newLoader starts a loader of images. The end of the test closes it.
 func newLoader(t testing.TB, o imageOptions) *Loader {
 	t.Helper()
 	return load(t, o.options())
 }
 
-// load starts a loader that the test closes.
+// load starts a loader. The end of the test closes it.
 func load(t testing.TB, o Options) *Loader {
 	t.Helper()
 	l, err := NewLoader(o)
@@ -95,7 +95,7 @@ func load(t testing.TB, o Options) *Loader {
 	return l
 }
 
-// next returns the next batch of a loader. The caller releases it.
+// next returns the next batch of a loader. The caller must release it.
 func next(t testing.TB, l *Loader) *Batch {
 	t.Helper()
 	b, err := l.Next(t.Context())

@@ -51,7 +51,7 @@ func TestBatchesOfSimilarLength(t *testing.T) {
 	if a, b := padding(order), padding(plain); a > b/10 {
 		t.Errorf("%d positions of padding, a random order has %d: want less than a tenth", a, b)
 	}
-	// The lengths of successive batches must not follow a trend.
+	// From one batch to the next, the lengths must fall about as often as they rise.
 	rising := 0
 	for i := 8; i < 1000; i += 8 {
 		if lengthOf(int(order[i])) > lengthOf(int(order[i-8])) {
@@ -78,7 +78,7 @@ func TestAllPartsOfAStepHaveItsLength(t *testing.T) {
 				t.Fatal(err)
 			}
 			step := b.Step / 3
-			if share.Count == 4 { // the whole batch
+			if share.Count == 4 { // this share is the whole batch
 				for _, id := range b.IDs {
 					longest[-1-step] = max(longest[-1-step], lengthOf(int(id)))
 				}

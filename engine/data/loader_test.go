@@ -37,7 +37,7 @@ type fatal interface {
 	Context() context.Context
 }
 
-// join concatenates the shares of a batch.
+// join concatenates the shares of one batch.
 func join(shares ...imageBatch) imageBatch {
 	whole := shares[0]
 	for _, s := range shares[1:] {
@@ -51,7 +51,7 @@ func join(shares ...imageBatch) imageBatch {
 	return whole
 }
 
-// reference computes batches without workers, buffers or shares.
+// reference computes the same batches as a loader, without workers, buffers or shares.
 func reference(t fatal, o imageOptions, n int) []imageBatch {
 	t.Helper()
 	checked, _, err := o.options().normalized()
@@ -96,7 +96,7 @@ func reference(t fatal, o imageOptions, n int) []imageBatch {
 	return out
 }
 
-// mixed mixes a whole batch in a simple way. first is the position of the first sample of b in the epoch.
+// mixed mixes a whole batch with a simple algorithm. first is the position of the first sample of b in the epoch.
 func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
@@ -293,7 +293,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 func TestNextEndsWithItsContextAndWithClose(t *testing.T) {
 	f := &fake{samples: 8, size: 4, gate: make(chan struct{})}
 	openGate := sync.OnceFunc(func() { close(f.gate) })
-	defer openGate() // so that the loader can be closed
+	defer openGate() // so that the loader can stop
 	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 8, Workers: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
@@ -420,7 +420,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}
 }
 
-// The steps of this test include ends of epochs and changes of shares, with several workers.
+// The steps include ends of epochs and changes of shares. There are several workers.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	synthetic, err := Synthetic(SyntheticOptions{Train: 2000, Eval: 1})
 	if err != nil {
@@ -445,7 +445,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		step++
 	}
 	for range 100 {
-		next() // also fills the caches and buffers
+		next() // this call also fills the caches and buffers
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -454,7 +454,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		next()
 	}
 	runtime.ReadMemStats(&after)
-	// The Go runtime sometimes allocates (timers, stack growth): a few objects in total, but not in each step.
+	// The Go runtime sometimes allocates (timers, stack growth). The total is a few objects, not one per step.
 	if n := after.Mallocs - before.Mallocs; n > steps/20 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}

@@ -2,7 +2,7 @@ package data
 
 import "testing"
 
-// MemoryBytes must count the buffers that a loader allocates, apart from the alignment of fields.
+// MemoryBytes must count the buffers that a loader allocates. The alignment of fields is the only permitted difference.
 func TestMemoryOfBatchesIsThatOfTheBuffers(t *testing.T) {
 	set, err := Synthetic(SyntheticOptions{Seed: 1, Train: 100, Eval: 10, Size: 16})
 	if err != nil {
@@ -22,7 +22,7 @@ func TestMemoryOfBatchesIsThatOfTheBuffers(t *testing.T) {
 		}
 		defer l.Close()
 		got, err := o.MemoryBytes(12, 100)
-		// indices, their states, and the order of an epoch
+		// small is the memory of the indices, of their states, and of the order of an epoch.
 		small := int64(len(l.slots))*(12+4*(20+20)) + 4*100
 		if slack := got - small - allocated; err != nil || slack > 0 || slack < -64*4*int64(len(l.slots)) {
 			t.Errorf("depth %d: got %d bytes, %v; the buffers have %d, and %d others", depth, got, err, allocated,
@@ -39,7 +39,8 @@ func TestMemoryOfBatchesIsThatOfTheBuffers(t *testing.T) {
 	}
 }
 
-// A run reads the first images before the budget of the cache is known. The cache must grow once the budget is set.
+// The loader reads the first images before the budget of the cache is known. The cache must grow as soon as the budget
+// is set.
 func TestACacheGrowsOnceItsBudgetIsKnown(t *testing.T) {
 	splits, err := Synthetic(SyntheticOptions{Seed: 1, Train: 20, Eval: 20, Size: 16})
 	if err != nil {
@@ -70,7 +71,7 @@ func TestCachesKeepToTheirBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := 2 * CachedBytes(200, size, size) / slabBytes // each part has its own slabs; its last slab is not full
+	all := 2 * CachedBytes(200, size, size) / slabBytes // each part has its own slabs, the last of which is not full
 	if CachedBytes(1, 4000, 4000) != 0 {
 		t.Error("images that need more than a slab are counted, but not cached")
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// whites is a data set of two classes: black and white squares.
+// whites is a data set of two classes: black squares and white squares.
 type whites struct{ *fake }
 
 func (w whites) Label(i int) int { return i % 2 }
@@ -29,7 +29,7 @@ func (r whiteReader) Read(i int, s Sizer, img *Image) error {
 	return nil
 }
 
-// Black is class 0, white is class 1. The mean of a mixed image therefore determines its expected label.
+// Black is class 0, and white is class 1. The mean of a mixed image therefore determines the label that it should have.
 func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	const size = 16
 	for _, mix := range mixings[1:] {
@@ -59,8 +59,8 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	}
 }
 
-// If a share consists of whole pairs, each sample is decoded once. At each end where a share splits a pair, one
-// additional partner is decoded.
+// If a share consists of whole pairs, each sample must be decoded once. For each pair that the share splits, one
+// additional partner must be decoded.
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 	for _, c := range []struct {
 		offset, count, reads int
@@ -84,7 +84,7 @@ func TestAChoiceIsSharedAsTheModeSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mode     MixMode
-		together int // number of positions that share a choice
+		together int // number of positions that have the same choice
 	}{{MixBatch, batch}, {MixPair, 2}, {MixElement, 1}} {
 		for first := 0; first < 4*batch; first += c.together {
 			for k := range c.together {
@@ -103,7 +103,7 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 	const n = 20_000
 	m := Mix{MixupAlpha: 0.5, CutmixAlpha: 2, Probability: 0.8, Switch: 0.25, Mode: MixElement, OffEpoch: 3}
 	none, cut := 0, 0
-	var sum, squares float64 // sums of mixup's lambda and of its square
+	var sum, squares float64 // sum of mixup's lambda, and of its square
 	for i := range n {
 		c := m.draw(7, 1, i, 64, 1024)
 		switch {
@@ -156,12 +156,12 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// If the partner of a mixed sample is unreadable, the share fails, and the fault names the partner.
+// If the partner of a mixed sample cannot be read, the share must fail. The fault must name the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
 	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4},
 		Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
-	// Use a new data set, because the first loader still prefetches from the old one.
+	// The test uses a new data set, because the first loader still reads ahead from the old one.
 	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}}
 	for _, share := range []Share{{0, 4}, {2, 1}} {
 		o.Share = &share
@@ -175,7 +175,7 @@ func TestABrokenPartnerIsNamed(t *testing.T) {
 	}
 }
 
-// A sample with several labels has one target per label. Mixing must use the same weight for all targets.
+// A sample with several labels has one target for each label. Mixing must use the same weight for all of them.
 func TestSeveralLabelsAreMixed(t *testing.T) {
 	const size = 4
 	sets := &LabelSets{Names: []string{"a", "b", "c"}, Sets: [][]int32{{0, 2}, nil}}
@@ -183,7 +183,7 @@ func TestSeveralLabelsAreMixed(t *testing.T) {
 		samples := Images{Dataset: whites{&fake{samples: 16, size: size, classes: 2}}, Sets: sets,
 			Transform: Transform{Size: size}, Mix: mix}
 		b := next(t, load(t, Options{Samples: samples, Seed: 3, BatchSize: 8}))
-		targets := [][]int32{{1, 0, 1}, {0, 0, 0}} // of even and odd samples
+		targets := [][]int32{{1, 0, 1}, {0, 0, 0}} // targets of even and of odd samples
 		labels := Values[int32](b, Labels)
 		for j := range b.N {
 			if got, want := labels[3*j:3*j+3], targets[b.IDs[j]%2]; !slices.Equal(got, want) {

@@ -59,9 +59,9 @@ func TestBelowIsUniform(t *testing.T) {
 	}
 }
 
-// chiSquare returns the chi-square statistic of counts with equal expectations, and a limit. The limit is the mean + 5
-// standard deviations, + 5 for few degrees of freedom. With a correct generator, less than one in a million seeds
-// exceeds the limit. Seeds are fixed.
+// chiSquare returns the chi-square statistic of counts with equal expectations, and its limit. The limit is the mean
+// plus 5 standard deviations, plus 5 for few degrees of freedom. If the generator is correct, less than one in a
+// million seeds exceeds the limit. Seeds are fixed.
 func chiSquare(count []int, expected float64) (x, limit float64) {
 	for _, c := range count {
 		x += (float64(c) - expected) * (float64(c) - expected) / expected
@@ -124,7 +124,7 @@ func TestPermutationsOfFourAreEquallyLikely(t *testing.T) {
 	}
 }
 
-// If the order changed, resumed runs would repeat some samples and omit others.
+// The order of samples must never change. Otherwise, resumed runs would repeat some samples and omit others.
 func TestPermutationIsFrozen(t *testing.T) {
 	order := make([]int32, 10)
 	Permutation(order, 1, 0)
@@ -146,14 +146,14 @@ func TestBatchesPerEpoch(t *testing.T) {
 		{100, 10, 1, false, false, 10},
 		{109, 10, 1, false, false, 10},
 		{9, 10, 1, false, false, 0},
-		{109, 5, 2, false, false, 20}, // there are 21 parts, but only 10 whole steps
+		{109, 5, 2, false, false, 20}, // there are 21 parts, but only 10 complete steps
 		{100, 10, 1, true, false, 10},
 		{101, 10, 1, true, false, 11},
 		{1, 10, 1, true, false, 1},
 		{100, 10, 1, false, true, 10},
 		{101, 10, 1, false, true, 11},
 		{9, 10, 1, false, true, 1},
-		{101, 5, 2, false, true, 22}, // the last of 11 steps has one part with a sample, and one without
+		{101, 5, 2, false, true, 22}, // the last of 11 steps has one part with a sample and one part without
 	} {
 		if got := batchesPerEpoch(c.samples, c.part, c.accumulation, c.evaluate, c.keepLast); got != c.want {
 			t.Errorf("%+v: got %d", c, got)

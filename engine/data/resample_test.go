@@ -45,7 +45,7 @@ func TestResamplingEqualsPillow(t *testing.T) {
 	if len(cases) == 0 {
 		t.Fatal("no cases")
 	}
-	var r resampler // shared between cases, so that wrong reuse of a buffer is detected
+	var r resampler // used for all cases, to detect that old contents of a buffer are used
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%dx%d_%v_to_%v", c.Width, c.Height, c.Box, c.Size), func(t *testing.T) {
 			side := func(k, full int) axis {
@@ -113,8 +113,8 @@ func BenchmarkResample(b *testing.B) {
 	}
 }
 
-// The native loops process four rows and sixteen bytes at a time. The test uses sizes around these numbers, and crops
-// at every edge.
+// The native loops process four rows and sixteen bytes at a time. The test uses sizes near these numbers, and crops at
+// every edge.
 func TestNativeResamplingEqualsGo(t *testing.T) {
 	if !jpeg.InUse().Native {
 		needtest.Missing(t, "jpeg", jpeg.InUse().Reason)

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rows are samples that are not images: each is a row of numbers and a weight. One call reads all samples of a group.
+// rows are samples that are not images: each has a row of numbers and a weight. One call reads all samples of a group.
 type rows struct {
 	n, width, group int
 	broken          int // index of the sample that cannot be read; 0: none
@@ -48,8 +48,7 @@ func (s *rowSource) Read(span *Span, errs []error) {
 	}
 }
 
-// values returns the row and the weight of a sample. They are functions of the sample, the epoch and the position
-// only.
+// values returns the row and the weight of a sample. They depend only on the sample, the epoch and the position.
 func (s *rowSource) values(index, epoch, position int) (row []int32, weight float32) {
 	for k := range s.width {
 		row = append(row, int32(1000*index+100*epoch+10*k+int(s.seed)))

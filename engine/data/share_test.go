@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSharesMayChangeBetweenAnyTwoSteps changes the shares of a loader at random and compares the result with whole
-// batches.
+// TestSharesMayChangeBetweenAnyTwoSteps changes the shares of a loader at random. It compares the batches with parts of
+// whole batches.
 func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const part = 24
@@ -30,7 +30,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		}
 		defer l.Close()
 		type share struct{ offset, count int }
-		shares := make([]share, 2*steps) // expected share of each step, computed in a simple way
+		shares := make([]share, 2*steps) // expected share of each step, by a simple algorithm
 		for i := range shares {
 			shares[i] = share{o.Share.Offset, o.Share.Count}
 		}
@@ -71,8 +71,8 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	})
 }
 
-// A training loop calls JumpTo with its first step, which is usually the step that the Loader already reads. This call
-// must not drop any sample.
+// A training loop calls JumpTo with its first step. The Loader usually reads this step already, and then must not drop
+// any sample.
 func TestAJumpToTheNextBatchReadsNothingAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Depth: 2, Workers: 1})
@@ -100,8 +100,8 @@ func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	if b.N != 12 || b.Offset != 2 {
 		t.Fatalf("got %d samples from %d on", b.N, b.Offset)
 	}
-	// The first two batches need 4 more samples each. The Loader started to read the third batch after the release, so
-	// this batch needs only its 12 samples.
+	// The first two batches need 4 more samples each. The Loader begins the third batch after the release, so this
+	// batch needs only its 12 samples.
 	waitFor(t, "the third batch to be read", func() bool { return f.reads.Load() == 20+8+12 })
 }
 
@@ -143,7 +143,8 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 			t.Errorf("got %q, want %q", err, want)
 		}
 	}
-	// A share without the first broken sample returns the error of the second one. A share without both has no error.
+	// A share without the first broken sample must return the error of the second one. A share without both must return
+	// no error.
 	if err := l.SetShare(2, 2, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 }
 
 func TestTheFirstBrokenSampleIsNamedWhicheverFailsFirst(t *testing.T) {
-	// Images of this size are read one at a time, so two workers read the two broken samples.
+	// At this size, the workers read images one at a time. Two workers therefore read the two broken samples.
 	const size = 128
 	f := &fake{samples: 4, size: size, broken: map[int]bool{1: true, 2: true}, slow: 1}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true,

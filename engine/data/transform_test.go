@@ -23,7 +23,7 @@ func newTransformer(t testing.TB, o Transform, seed uint64) *transformer {
 	return &p
 }
 
-// paddedCrop is a simple version of shifted. It builds the padded image and cuts out a square.
+// paddedCrop is a simple version of shifted. It builds the padded image, and cuts a square out of it.
 func paddedCrop(src []byte, size, pad, top, left int, flip bool) []byte {
 	wide := size + 2*pad
 	padded := make([]byte, 3*wide*wide)
@@ -60,7 +60,7 @@ func TestShiftedEqualsPaddingAndCutting(t *testing.T) {
 
 func TestPadCropOffsetsAndFlipsAreUniform(t *testing.T) {
 	const size, pad, samples = 16, 2, 20_000
-	// Each source pixel contains its position, so the output shows the offset of the crop.
+	// Each source pixel contains its position. The output therefore shows the offset of the crop.
 	src := make([]byte, 3*size*size)
 	for y := range size {
 		for x := range size {
@@ -103,15 +103,15 @@ func TestResizedCropHasTorchvisionsDistribution(t *testing.T) {
 			t.Fatalf("sample %d: %+v lies outside of %d x %d", i, r, w, h)
 		}
 		area, ratio := float64(r.w*r.h)/(w*h), float64(r.w)/float64(r.h)
-		// Rounding to pixels slightly changes area and ratio.
+		// Rounding to whole pixels changes the area and the ratio slightly.
 		if area < 0.08*0.98 || ratio < 0.75*0.99 || ratio > 4.0/3*1.01 {
 			t.Fatalf("sample %d: %+v has area %.4f and ratio %.4f", i, r, area, ratio)
 		}
 		fraction, logRatio = append(fraction, area), append(logRatio, math.Log(ratio))
 	}
-	// The expected values are means over 4e7 draws of torchvision's published algorithm for this image size
-	// (testdata/resized_crop.py). The mean area is below 0.54, because areas near 1 seldom fit. The tolerance is five
-	// standard errors.
+	// The expected values are means over 4e7 draws of torchvision's published algorithm, for this image size
+	// (testdata/resized_crop.py). The mean area is below 0.54, because areas near 1 seldom fit into the image. The
+	// tolerance is five standard errors.
 	for _, c := range []struct {
 		name   string
 		values []float64
@@ -185,7 +185,7 @@ func TestTransformsAcceptAnyImage(t *testing.T) {
 		if minW < 1 || minW > w || minH < 1 || minH > h {
 			t.Fatalf("MinSize(%d, %d) = %d, %d", w, h, minW, minH)
 		}
-		// Every decoded size between the smallest one and the full size must be sufficient.
+		// Every decoded size from the smallest one to the full size must be sufficient.
 		dw, dh := rapid.IntRange(minW, w).Draw(t, "decoded width"), rapid.IntRange(minH, h).Draw(t, "decoded height")
 		img := &Image{Pix: bytes.Repeat([]byte{200}, 3*dw*dh), Width: dw, Height: dh, FullWidth: w, FullHeight: h}
 		dst := bytes.Repeat([]byte{7}, 3*o.Size*o.Size)
@@ -206,8 +206,8 @@ func TestScaledDecodesKeepEnoughPixels(t *testing.T) {
 		minW, minH := p.MinSize(w, h)
 		d := newDraws(p.seed, 1, i, streamAugment)
 		r := p.resizedRect(&d, w, h)
-		// The crop of the decoded image must have at least as many pixels as the output, unless the image was decoded
-		// at its full size.
+		// The crop of the decoded image must have at least as many pixels as the output. An image that was decoded at
+		// its full size is the exception.
 		if minW < w && r.w*minW < 224*w || minH < h && r.h*minH < 224*h {
 			t.Fatalf("sample %d: crop %+v of an image decoded at %d x %d is smaller than the output", i, r, minW, minH)
 		}
@@ -224,8 +224,8 @@ func TestCentreCropCopiesAnImageOfTheRightSize(t *testing.T) {
 }
 
 func TestCentreCropTakesTheMiddle(t *testing.T) {
-	// The columns of a wide image are 0 … 63. Its height equals the output height, so nothing is resized, and columns
-	// 16 … 47 remain.
+	// The columns of a wide image have the values 0 to 63. Its height is that of the output, so nothing is resized.
+	// Columns 16 to 47 must remain.
 	const w, h = 64, 32
 	src := make([]byte, 3*w*h)
 	for i := range src {

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// processor is a PeakMeasurer with fixed values. A limit without a value is unsupported.
+// processor is a PeakMeasurer with fixed values. It does not support limits without a value.
 type processor map[device.Peak]float64
 
 func (p processor) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {
@@ -23,7 +23,7 @@ func TestThePeakOfATypeIsTheLargerOfLoopAndProduct(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		cpu       processor
-		f32, bf16 device.Reached // bf16 0: the hardware does not support bf16
+		f32, bf16 device.Reached // rates; bf16 is 0 if the hardware does not support it
 	}{
 		{"AVX2: no bf16 instruction", processor{device.PeakF32: 133e9, device.PeakF32Product: 120e9},
 			device.Reached{PerSecond: 133e9, By: loop}, device.Reached{}},
@@ -69,7 +69,7 @@ func (b broken) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) 
 	return 1, nil
 }
 
-// noisy is a PeakMeasurer on a busy machine: only one of its measurements is undisturbed.
+// noisy is a PeakMeasurer on a busy machine. Only one of its measurements is undisturbed.
 type noisy struct{ measured int }
 
 func (n *noisy) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {

@@ -20,7 +20,7 @@ func TestAnOperationThatDoesNotReturnIsReported(t *testing.T) {
 			Answers: func(what string, age time.Duration) { said = append(said, fmt.Sprint(what, " answers ", age)) },
 		})
 		quick := w.Begin("quick")
-		time.Sleep(2100 * time.Millisecond) // not at a tick
+		time.Sleep(2100 * time.Millisecond) // ends between two ticks
 		quick()
 		slow := w.Begin("slow")
 		time.Sleep(7 * time.Second)
@@ -39,7 +39,7 @@ func TestAnOperationThatDoesNotReturnIsReported(t *testing.T) {
 	})
 }
 
-// A process that was paused for a minute has not waited for its disk.
+// If the process was paused for a minute, it has not waited for its disk for a minute.
 func TestAPauseOfTheProcessIsNoSilence(t *testing.T) {
 	w := new(Watch)
 	defer w.Begin("file")()

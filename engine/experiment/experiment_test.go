@@ -46,7 +46,7 @@ func rootOf(t *testing.T, run *Run) *os.Root {
 	return root
 }
 
-// begun calls Open and, unless the run is finished, Begin.
+// begun calls Open. If the run is not finished, it also calls Begin.
 func begun(options Options) (*Run, error) {
 	run, err := Open(options)
 	if err != nil || run.Finished != nil {
@@ -62,7 +62,7 @@ func begun(options Options) (*Run, error) {
 
 func auto(dir string) Options { return Options{OutputDir: dir, Name: "demo", Resume: ResumeAuto} }
 
-// saveSteps writes checkpoints of the given steps to a run and closes the run.
+// saveSteps saves checkpoints of the given steps in a run, and closes the run.
 func saveSteps(t *testing.T, run *Run, steps ...int64) {
 	t.Helper()
 	store, err := checkpoint.Open(run.CheckpointDir(), checkpoint.Options{Keep: 9})
@@ -151,7 +151,7 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	const variable = "HETERO_TEST_HOLD_FOLDER"
 	if dir := os.Getenv(variable); dir != "" {
 		run := mustOpen(t, auto(dir))
-		defer run.Close() // otherwise the garbage collector would close run and release its lock
+		defer run.Close() // without this use of run, the garbage collector would close it and release its lock
 		os.Stdout.WriteString("held\n")
 		select {}
 	}
@@ -251,7 +251,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		}
 		run.Close()
 		left := resultPath
-		if !c.finished { // the run continues, so its earlier result was renamed
+		if !c.finished { // the run continues, so its earlier result has another name
 			left = filepath.Join(filepath.Dir(resultPath), previousResultFile)
 		}
 		if after, _ := os.ReadFile(left); string(after) != text {
@@ -353,7 +353,7 @@ func TestResumeFromPath(t *testing.T) {
 		path   string // path relative to the output folder
 		step   int64
 		moved  bool
-		target string // name of the run that is started
+		target string // name of the new run
 	}{
 		{"a checkpoint of this run", "demo/checkpoints/step-00000010", 10, false, "demo"},
 		{"this run", "demo", 20, false, "demo"},
@@ -529,7 +529,7 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// A device or a pipe must not be replaced, even through a link, because replacing would remove it.
+// A pipe or a folder must not be replaced, because this would remove it. This also holds for a link to a pipe.
 func TestOnlyRegularFilesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -548,8 +548,8 @@ func TestOnlyRegularFilesAreReplaced(t *testing.T) {
 	}
 }
 
-// After a crash, the best checkpoint may have its temporary name, because another checkpoint of the same step was about
-// to replace it.
+// After a crash, the best checkpoint may still have its temporary name. In this case, another checkpoint of the same
+// step was about to replace it.
 func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
 	run := mustOpen(t, auto(t.TempDir()))
 	saveSteps(t, run, 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// The weights of a finished run are lost only if all its checkpoints are damaged. A checkpoint may be valid although it
+// The weights of a finished run are lost only if all its checkpoints are damaged. A checkpoint can be valid even if it
 // cannot be opened, or has a later format.
 func TestUnreadableCheckpointsOfAFinishedRunAreNotLost(t *testing.T) {
 	damage := func(t *testing.T, path string) {
@@ -21,7 +21,7 @@ func TestUnreadableCheckpointsOfAFinishedRunAreNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	refuse := func(t *testing.T, path string) { // ELOOP, because permissions do not stop root
+	refuse := func(t *testing.T, path string) { // ELOOP, because permissions do not prevent root from reading
 		if err := errors.Join(os.RemoveAll(path), os.Symlink(filepath.Base(path), path)); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestUnreadableCheckpointsOfAFinishedRunAreNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.SplitAfter(string(text), "\n")
-		last := len(lines) - 2 // the last element is ""
+		last := len(lines) - 2 // after the last line, there is an empty string
 		title := strings.Fields(lines[0])
 		title[len(title)-1] = "9999"
 		lines[0] = strings.Join(title, " ") + "\n"
@@ -49,7 +49,7 @@ func TestUnreadableCheckpointsOfAFinishedRunAreNotLost(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		first, last  func(*testing.T, string)
-		lost, unread func(error) bool // nil: no error
+		lost, unread func(error) bool // check the errors; nil: no error
 		warning      string
 	}{
 		{"both damaged", damage, damage, isCorrupt, nil, ""},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzRunFiles reads the result, the start and the lock of an untrusted run.
+// FuzzRunFiles reads the result, the start and the lock in the folder of an untrusted run.
 func FuzzRunFiles(f *testing.F) {
 	f.Add([]byte(`{"status":"done","steps":10,"start":"a","metrics":{"top1":0.5},"loss":null}`), []byte(`{"id":"a"}`),
 		[]byte(`{"pid":7,"host":"h","since":"2026-01-02T03:04:05Z"}`))

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// A PID has no meaning in another PID namespace, even if the host name is the same.
+// In another PID namespace, a PID means nothing, even if the host name is the same.
 func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -50,7 +50,7 @@ func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
 	}
 }
 
-// The test locks a run in another PID namespace.
+// A process in another PID namespace locks the run.
 func TestHeldByInAnotherNamespace(t *testing.T) {
 	const variable = "HETERO_TEST_LOCKED_RUN"
 	if dir := os.Getenv(variable); dir != "" { // this is the process in the namespace
@@ -105,7 +105,7 @@ func TestHeldByFollowsTheLockOfARun(t *testing.T) {
 		}
 		run.Close()
 	}
-	again, err := Open(options) // must work, because HeldBy locks nothing
+	again, err := Open(options) // must succeed, because HeldBy locks nothing
 	if err != nil {
 		t.Fatal(err)
 	}

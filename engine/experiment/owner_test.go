@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// OpenLogs must refuse a log folder that belongs to another run.
+// If the log folder belongs to another run, OpenLogs must refuse it.
 func TestLogsOfAnotherRunAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	logs := filepath.Join(dir, "logs")

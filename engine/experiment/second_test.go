@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// settingsOf returns a Compare function for a single setting whose value is the whole text.
+// settingsOf returns a Compare function. It compares a single setting, whose value is the whole text.
 func settingsOf(text string) func(Earlier) ([]Change, error) {
 	return func(e Earlier) ([]Change, error) {
 		if e.Config == text {
@@ -20,7 +20,7 @@ func settingsOf(text string) func(Earlier) ([]Change, error) {
 	}
 }
 
-// trainedRun creates a run of 20 steps with the settings "old".
+// trainedRun creates a run that has trained 20 steps with the settings "old".
 func trainedRun(t *testing.T, options Options) {
 	t.Helper()
 	options.Compare = nil
@@ -40,7 +40,7 @@ func TestARunOfOtherSettingsResumesNothing(t *testing.T) {
 		settings string
 		steps    int64
 		named    bool
-		want     string // expected outcome: resumed, finished, moved, refused
+		want     string // outcome: resumed, finished, moved or refused
 	}{
 		{"the same", "old", 20, false, "finished"},
 		{"the same, named", "old", 20, true, "finished"},
@@ -150,7 +150,8 @@ func TestAPathWithOtherSettingsNeedsThemAllowed(t *testing.T) {
 	}
 }
 
-// If the caller finds that training is impossible, Open must not have created a folder or moved the old run.
+// After Open, the caller can still find that training is impossible. Open must therefore not create a folder or move
+// the old run.
 func TestOpenChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	run, err := Open(auto(dir))
@@ -173,7 +174,7 @@ func TestOpenChangesNothing(t *testing.T) {
 	}
 }
 
-// The test continues from each state that a killed process can leave.
+// A process can be killed while it moves a run. The test continues from each state that the process can leave.
 func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	for state, prepare := range map[string]func(dir, logs string) error{
 		"nothing moved": func(string, string) error { return nil },
@@ -211,7 +212,7 @@ func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// A move must not even overwrite an empty folder, because another process may have created it for its own run.
+// A move must not overwrite even an empty folder, because another process may have created it for its own run.
 func TestAMoveNeverOverwrites(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"from", "to"} {
@@ -232,7 +233,8 @@ func TestAMoveNeverOverwrites(t *testing.T) {
 	}
 }
 
-// The profile describes the machine, and the settings of the next run may contain its path.
+// A move must leave the hardware profile in its place. It describes the machine, and the settings of the next run may
+// contain its path.
 func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	profile := filepath.Join(dir, "demo", "configs", "gpu_profiles.json")
@@ -259,7 +261,7 @@ func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	}
 }
 
-// A run cannot resume from a model with other shapes, so the error must not propose --allow.
+// A run cannot resume from a model with other shapes. The error must therefore not propose --allow.
 func TestAnotherShapeProposesTheWeightsInsteadOfAllow(t *testing.T) {
 	err := &ChangedError{Dir: "runs/a", Path: ResumeAuto, Changes: []Change{{Key: "data.path", Old: "a", New: "b"},
 		{Key: "model.num_classes", Old: "5", New: "8", Shapes: true}}}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// When a later process begins to train, the result of the earlier process must become superseded.
+// When a later process begins to train, the result of the earlier process must count as superseded.
 func TestResultsOfEarlierProcesses(t *testing.T) {
 	dir := t.TempDir()
 	superseded := func() bool {
@@ -51,7 +51,7 @@ func TestResultsOfEarlierProcesses(t *testing.T) {
 		t.Error("the result of the earlier process counts as that of the later one")
 	}
 	for _, name := range ends {
-		// Programs that read only one of these files must not assume that the run has ended.
+		// This file must not exist. A program that reads only this file would assume that the run has ended.
 		if _, err := os.Stat(filepath.Join(dir, "demo", name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s describes the end of the earlier process: %v", name, err)
 		}

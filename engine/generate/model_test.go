@@ -16,7 +16,7 @@ import (
 
 var size = gpt2.Size{Vocabulary: 50, Positions: 40, Layers: 3, Heads: 2, Channels: 32}
 
-// open returns GPT-2 with large random weights, so that each token affects the logits.
+// open returns GPT-2 with large random weights. Each token then affects the logits.
 func open(t *testing.T, dev device.Device, compute tensor.DType) *Model {
 	t.Helper()
 	return fill(t, dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: compute})
@@ -59,7 +59,7 @@ func fill(t *testing.T, dev device.Device, o Options) *Model {
 	return m
 }
 
-// openCPU opens the CPU device with two threads, and closes it when the test ends.
+// openCPU opens the CPU device with two threads. The end of the test closes it.
 func openCPU(t testing.TB) device.Device {
 	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
@@ -71,15 +71,15 @@ func openCPU(t testing.TB) device.Device {
 	return dev
 }
 
-// TestCachedPositionsGiveTheLogitsOfTheWholeText generates more tokens than the model has positions, and then
-// continues another text.
+// TestCachedPositionsGiveTheLogitsOfTheWholeText generates more tokens than the model has positions. It then continues
+// another text.
 func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 	cpus := openCPU(t)
 	for _, c := range []struct {
 		name      string
 		dev       device.Device
 		compute   tensor.DType
-		tolerance float64 // largest difference of a logit; logits are about 10
+		tolerance float64 // largest permitted difference of a logit; logits are about 10
 	}{
 		{"reference", reference.New(), tensor.F32, 1e-4}, // sums in another order
 		{"cpu", cpus, tensor.F32, 1e-4},
@@ -115,7 +115,8 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutTheCacheAreThoseOfTheCache generates with GPT-2 on a device that lacks the op of the cache.
+// TestTokensWithoutTheCacheAreThoseOfTheCache runs GPT-2 on a device that lacks the op that reads the cache. The tokens
+// must not change.
 func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 	var warned []string
 	whole := fill(t, lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Compute: tensor.F32,
@@ -126,7 +127,7 @@ func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 	}
 }
 
-// sameTokens generates more tokens than the models have positions, and requires the same tokens from both models.
+// sameTokens generates more tokens than the models have positions. Both models must give the same tokens.
 func sameTokens(t *testing.T, one, other *Model) {
 	t.Helper()
 	sampler, err := NewSampler(SamplerOptions{Temperature: 1.5, TopP: 1, Seed: 3})

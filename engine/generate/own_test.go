@@ -18,8 +18,8 @@ import (
 var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positions, Layers: 2, Heads: 4, KVHeads: 2,
 	Channels: 32, Inner: 48, Theta: 100, Eps: 1e-5, Std: 1}
 
-// A model with rotary embedding and grouped-query attention must use the cache, and must generate the same tokens as
-// without it.
+// A model with rotary embedding and grouped-query attention must use the cache. It must generate the same tokens as
+// without the cache.
 func TestAnOwnModelUsesTheCache(t *testing.T) {
 	cpus := openCPU(t)
 	for _, dev := range []device.Device{reference.New(), cpus} {
@@ -46,7 +46,7 @@ func TestAnOwnModelUsesTheCache(t *testing.T) {
 	})
 }
 
-// With a cache, these models would generate other tokens, so Next must not use the cache.
+// With the cache, these models would generate other tokens, so Next must not use it.
 func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 	change := func(f func(net *nn.Net, in *models.Tokens)) models.Language {
 		return func(net *nn.Net, in models.Tokens) models.Prediction {
@@ -74,7 +74,7 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 		"tokens that it mixes outside of attention": {func(net *nn.Net, in models.Tokens) models.Prediction {
 			p := llama.Build(net, in)
 			g, rows := net.Graph, p.Rows.Shape[0]
-			if rows > 1 { // adds the row before each row
+			if rows > 1 { // adds to each row the row before it
 				before := g.Slice("before", p.Rows, 0, 0, rows-1)
 				p.Rows = g.Binary("mixed", graph.Add, p.Rows,
 					g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 1), before))
@@ -159,7 +159,7 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 	for name, model := range map[string]models.Language{
 		"the next token": func(net *nn.Net, in models.Tokens) models.Prediction {
 			p := llama.Build(net, in)
-			if g, rows := net.Graph, p.Rows.Shape[0]; rows > 1 { // adds the row after each row
+			if g, rows := net.Graph, p.Rows.Shape[0]; rows > 1 { // adds to each row the row after it
 				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0,
 					g.Slice("after", p.Rows, 0, 1, rows-1), g.Slice("last", p.Rows, 0, rows-1, 1)))
 			}
@@ -176,7 +176,7 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkOwnModel times the generation of one token after 200 others, with and without the cache.
+// BenchmarkOwnModel times the generation of one token after 200 others. It compares a model with and without the cache.
 func BenchmarkOwnModel(b *testing.B) {
 	cpus := openCPU(b)
 	model := modelstest.Llama{Vocabulary: 5000, Positions: 1024, Layers: 6, Heads: 6, KVHeads: 2, Channels: 384,
@@ -199,7 +199,7 @@ func BenchmarkOwnModel(b *testing.B) {
 				if _, err := m.Next(text); err != nil {
 					b.Fatal(err)
 				}
-				if text = append(text, 1); len(text) > 250 { // restart, so that all passes have one length
+				if text = append(text, 1); len(text) > 250 { // again, so that all passes have about one length
 					b.StopTimer()
 					text = text[:200]
 					if _, err := m.Next(text); err != nil {

@@ -9,11 +9,11 @@ import (
 )
 
 func TestSamplerChoosesWithinItsLimits(t *testing.T) {
-	logits := []float32{0, 2, 1, 2} // descending probability: 1 and 3, then 2, then 0
+	logits := []float32{0, 2, 1, 2} // in descending order of probability: 1 and 3, then 2, then 0
 	for _, c := range []struct {
 		name string
 		o    SamplerOptions
-		want []bool // whether each token may be chosen
+		want []bool // for each token, whether the sampler may choose it
 	}{
 		{"most likely", SamplerOptions{Temperature: 0, TopP: 1}, []bool{false, true, false, false}},
 		{"all", SamplerOptions{Temperature: 1, TopP: 1}, []bool{true, true, true, true}},
@@ -39,7 +39,7 @@ func TestSamplerChoosesWithinItsLimits(t *testing.T) {
 				t.Errorf("%s: token %d came %d times", c.name, i, n)
 			}
 		}
-		if c.name == "all" { // probabilities 0.05, 0.40, 0.15, 0.40; the limit is more than 5 standard deviations
+		if c.name == "all" { // probabilities 0.05, 0.40, 0.15, 0.40; the limit exceeds 5 standard deviations
 			for i, p := range []float64{0.0541, 0.3995, 0.1470, 0.3995} {
 				if got := float64(count[i]) / 2000; math.Abs(got-p) > 0.06 {
 					t.Errorf("token %d: frequency %v, want %v", i, got, p)
@@ -68,8 +68,8 @@ func TestSamplerRefusesOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A simple implementation sorts all tokens. The sampler must choose the same tokens, without sorting tokens that a draw
-// does not need.
+// A simple implementation sorts all tokens. The sampler sorts only the tokens that a draw needs, and must choose the
+// same tokens.
 func TestSamplerChoosesAsOneThatSortsAllTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for _, o := range []SamplerOptions{
@@ -103,7 +103,7 @@ func TestSamplerChoosesAsOneThatSortsAllTokens(t *testing.T) {
 	}
 }
 
-// sorted chooses a token as the comment of SamplerOptions says.
+// sorted chooses a token as the documentation of SamplerOptions describes.
 func sorted(logits []float32, o SamplerOptions, draws *rand.Rand) int32 {
 	order := make([]int32, len(logits))
 	for i := range order {

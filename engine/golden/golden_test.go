@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that keeps its messages.
+// recorder is a test that stores its messages.
 type recorder struct {
 	testing.TB
 	said string

@@ -18,7 +18,7 @@ var small = job{dtype: tensor.F32, micro: 4, count: 1, mode: "sync", options: Op
 
 func TestRanksThatDoTheSameAgree(t *testing.T) {
 	for i, err := range each(small.ranks(t, 3), func(r *rank) error {
-		p, err := r.pass([]int{3, 0, 1}[r.number]) // different shares, including an idle rank
+		p, err := r.pass([]int{3, 0, 1}[r.number]) // different shares; one rank is idle
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func TestRanksThatDoTheSameAgree(t *testing.T) {
 func TestDifferenceBetweenRanksIsNamedOnEveryRank(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		other func(lines []string) []string // returns the lines that rank 2 passes
+		other func(lines []string) []string // changes the lines of rank 2
 		want  string
 	}{
 		{"another line", func(l []string) []string { l[1] = "parameter 0: head"; return l },
@@ -196,7 +196,7 @@ func TestTuneGivesAllRanksTheSameBuckets(t *testing.T) {
 		t.Error(err)
 	}
 	ready := got[0].ReadySeconds
-	for i := range ready { // the times are those of the slowest rank: 3 ms for a launch
+	for i := range ready { // the times of the slowest rank, where a launch takes 3 ms
 		if ready[i] < 0.003 || i > 0 && ready[i] < ready[i-1] {
 			t.Errorf("gradients are ready after %v s, want ascending times of the slowest rank", ready)
 			break
@@ -221,7 +221,7 @@ func TestFailureOfARankEndsTheStepOfAll(t *testing.T) {
 						}
 					}
 					if when == "finish" {
-						if err := p.Backward(r.stream, false); err != nil { // the rank never starts its sums
+						if err := p.Backward(r.stream, false); err != nil { // this rank does not start its sums
 							return err
 						}
 						r.grads.Abort(errors.New("gave up"))

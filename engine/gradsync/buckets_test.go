@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// sized returns trained parameters of the given sizes in bytes, multiples of 64, and one parameter without a gradient.
+// sized returns trained parameters of the given sizes in bytes, which are multiples of 64. It adds one parameter
+// without a gradient.
 func sized(bytes ...int64) *plan.Params {
 	p := &plan.Params{DType: tensor.F32, Trained: len(bytes)}
 	for i, n := range append(bytes, 128) {
@@ -77,7 +78,7 @@ func TestEndsThatAreNotOfParametersAreRefused(t *testing.T) {
 	}
 }
 
-// finish returns the end of the last all-reduce of buckets with these ends.
+// finish returns the time at which the last all-reduce ends, if buckets end at the offsets at.
 func finish(at []int64, ends []int64, ready []float64, link Link) float64 {
 	over, begin := 0.0, int64(0)
 	for _, end := range at {
@@ -103,7 +104,7 @@ func TestChosenBucketsAreTheBestOfAll(t *testing.T) {
 		link := Link{LatencySeconds: r.Float64() * 0.3, BytesPerSecond: 100 + 5000*r.Float64()}
 		got := Choose(ends, ready, link)
 		best := math.Inf(1)
-		for set := range 1 << (n - 1) { // every division into buckets
+		for set := range 1 << (n - 1) { // each set of ends is a division into buckets
 			var at []int64
 			for i, end := range ends {
 				if i == n-1 || set>>i&1 != 0 {

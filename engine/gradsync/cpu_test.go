@@ -54,7 +54,7 @@ func TestCPUGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// connectShared connects ranks by shared memory, like the ranks of one host.
+// connectShared connects ranks by shared memory, as the ranks of one host are connected.
 func connectShared(t testing.TB, size int) []collective.Communicator {
 	t.Helper()
 	address, out, errs := shm.NewAddress(), make([]collective.Communicator, size), make([]error, size)
@@ -84,7 +84,7 @@ func TestGradientsOverSharedMemoryAreThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// Layouts of weight gradients may depend on the number of samples; the flat buffer must not.
+// The number of samples may affect the layout of weight gradients. It must not affect the flat buffer.
 func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.2,
 		options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
@@ -107,7 +107,7 @@ func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 	compare(t, ranks, plain[0], truth[0])
 }
 
-// The states of ranks on devices with different private layouts must be bit-equal after every step.
+// The devices of the ranks have different private layouts. After every step, the states of all ranks must be bit-equal.
 func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	fast := openCPU(t)
 	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync",
@@ -150,7 +150,7 @@ func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	}
 }
 
-// The test covers Enqueue, Forward, Backward and Finish of a step after the first steps.
+// The test counts the allocations of Enqueue, Forward, Backward and Finish. It does not count those of the first steps.
 func TestStepAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -162,7 +162,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	measured := ranks[0]
 	rounds := make(chan bool)
 	failed := make(chan error, 1)
-	go func() { // the other rank takes part in every step
+	go func() { // the other rank also performs every step
 		r := ranks[1]
 		for range rounds {
 			if err := r.again(); err != nil {
@@ -174,7 +174,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}()
 	var err error
 	got := math.Inf(1)
-	for range 5 { // on a busy machine, other goroutines of the test binary may allocate meanwhile
+	for range 5 { // on a busy machine, other goroutines of the test binary may allocate at the same time
 		got = min(got, testing.AllocsPerRun(20, func() {
 			rounds <- true
 			if e := measured.again(); e != nil {
@@ -186,12 +186,12 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if err := errors.Join(err, <-failed); err != nil {
 		t.Fatal(err)
 	}
-	if got > 2 { // Sync allocates a channel if it has to wait
+	if got > 2 { // if Sync has to wait, it allocates a channel
 		t.Errorf("a step allocates %g times, want at most once a rank", got)
 	}
 }
 
-// again repeats the passes of the last step, on the inputs that are already loaded.
+// again repeats the passes of the last step on the same inputs.
 func (r *rank) again() error {
 	p := r.passes[3]
 	if err := p.Forward(r.stream); err != nil {

@@ -15,7 +15,7 @@ import (
 // roundoff is the largest relative error of one rounding to f32.
 const roundoff = 1.0 / (1 << 24)
 
-// Each case has its own network, shares and seed.
+// Each seed is a case with its own network and shares.
 func TestGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
 	n := 120
 	switch {
@@ -68,7 +68,7 @@ func draw(seed uint64) splitCase {
 	return c
 }
 
-// check compares the ranks with one device in f64. The error of one device in f32 determines the limit.
+// check compares the ranks with one device in f64. The limit depends on the error of one device in f32.
 func (c splitCase) check(t *testing.T) {
 	got := c.ranks(t, len(c.shares))
 	loss := run(t, got, 0, c.shares)
@@ -88,7 +88,7 @@ func (c splitCase) check(t *testing.T) {
 	compare(t, got, plain[0], truth[0])
 }
 
-// compare requires bit-equal results on all ranks, with errors of at most a small multiple of one device's error.
+// compare requires bit-equal results on all ranks. Their errors may be at most a small multiple of one device's error.
 func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	t.Helper()
 	for _, r := range got[1:] {
@@ -105,7 +105,7 @@ func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	}
 	for name, want := range all[2] {
 		size := distance(want, nil)
-		limit := 3*distance(all[1][name], want) + 8*roundoff*size + 1e-7 // 1e-7 allows a gradient of 0
+		limit := 3*distance(all[1][name], want) + 8*roundoff*size + 1e-7 // 1e-7 is for gradients of 0
 		if err := distance(all[0][name], want); !(err <= limit) {
 			t.Errorf("%s: error %.3g, want at most %.3g (norm %.3g, error of the plain run %.3g)", name, err, limit,
 				size, distance(all[1][name], want))
@@ -113,7 +113,7 @@ func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	}
 }
 
-// distance returns ‖a - b‖; a nil b is 0.
+// distance returns ‖a - b‖. If b is nil, it counts as 0.
 func distance(a, b []float64) float64 {
 	sum := 0.0
 	for i, v := range a {
@@ -152,7 +152,7 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 				loss := run(t, got, step, shares)
 				near := run(t, plain, step, []int{j.micro})
 				want := run(t, truth, step, []int{j.micro})
-				// Errors of steps accumulate, so the limit grows with the number of steps.
+				// The errors of steps add up, so the limit grows with the number of steps.
 				limit := 3*math.Abs(near-want) + 1e-5*float64(step+1)*want
 				if math.Abs(loss-want) > limit {
 					t.Fatalf("step %d, shares %v: loss: got %g, want %g within %.2g", step, shares, loss, want, limit)

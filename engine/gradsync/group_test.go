@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
-// After a third rank has joined a group of two ranks, Rows must contain the rows of three ranks.
+// A third rank joins a group of two ranks. Rows must then contain the rows of three ranks.
 func TestRowsFollowTheRanksOfAGroup(t *testing.T) {
 	const stride = 4
 	two, three := job{}.communicators(t, 2, local.Model{}), job{}.communicators(t, 3, local.Model{})
@@ -22,7 +22,7 @@ func TestRowsFollowTheRanksOfAGroup(t *testing.T) {
 	var ranks sync.WaitGroup
 	for rank := range 3 {
 		ranks.Go(func() {
-			first := three[rank] // the third rank has no earlier group
+			first := three[rank] // the third rank was in no group before
 			if rank < 2 {
 				first = two[rank]
 			}

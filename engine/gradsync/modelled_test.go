@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// modelled returns ranks on null devices where every launch takes 1 ms, with links of 1 MB/s.
+// modelled returns ranks on null devices. Every launch takes 1 ms, and links have 1 MB/s.
 func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []float64, link Link) Options) []*rank {
 	t.Helper()
 	model := null.Model{LaunchSeconds: 1e-3, FLOPS: 1e18, BytesPerSecond: 1e18, CopyBytesPerSecond: 1e18,
@@ -40,12 +40,12 @@ func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []
 	for _, at := range p.plan.GradientTimes(elapsed) {
 		ready = append(ready, at.Seconds())
 	}
-	link := local.Model{LatencySeconds: 0.5e-3, BytesPerSecond: 1e6} // between two ranks: 1 ms, 1 MB/s
+	link := local.Model{LatencySeconds: 0.5e-3, BytesPerSecond: 1e6} // between two ranks: 1 ms and 1 MB/s
 	j.options = options(ends(first.state.Params), ready, Link{LatencySeconds: 1e-3, BytesPerSecond: 1e6})
 	return j.ranksOver(t, size, link)
 }
 
-// modelSteps runs a step of two samples on each rank.
+// modelSteps runs a step of two samples on each rank, and returns the times.
 func modelSteps(t *testing.T, ranks []*rank) []Times {
 	t.Helper()
 	times := make([]Times, len(ranks))
@@ -75,8 +75,8 @@ func (r *rank) modelStep(n int) (Times, error) {
 	return r.sync.Finish(context.Background(), r.stream)
 }
 
-// For any buckets, the exposed time must be the time that the model of Choose predicts. The buckets that Choose returns
-// must have the least exposed time.
+// For any buckets, the exposed time must be the time that Choose predicts with its model. The buckets that Choose
+// returns must have the shortest exposed time.
 func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "none"}
 	exposed := map[string]time.Duration{}
@@ -131,7 +131,7 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	}
 }
 
-// Flags for larger measurements, such as 1000 ranks and 100 steps.
+// The flags allow larger measurements, such as 1,000 ranks and 100 steps.
 var (
 	manyRanks = flag.Int("many-ranks", 200, "ranks of TestManyRanksInOneProcess")
 	manySteps = flag.Int("many-steps", 3, "steps of TestManyRanksInOneProcess")

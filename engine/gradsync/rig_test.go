@@ -21,23 +21,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// job describes the training run of a group: a small residual network, and samples that are functions of their number.
+// job describes the training run of a group. It trains a small residual network. Samples are functions of their number.
 type job struct {
 	dtype     tensor.DType // element type of all tensors
 	micro     int          // samples of a global micro-batch
 	count     int          // micro-batches of a step
 	mode      string       // batch normalisation: sync, ghost or local; none: a network without it
-	group     int          // samples of a group, for mode ghost
+	group     int          // samples of a group in mode ghost
 	smoothing float64
 	dropout   float64
-	options   Options // Options without communicators
+	options   Options // without communicators
 	open      func(rank int) device.Device
-	plain     bool // parameters have the plain layout, even if the device prefers another layout
-	// connect makes a group; nil: goroutines that share memory.
+	plain     bool // parameters have the plain layout, even if the device prefers another one
+	// connect connects the ranks of a group. If it is nil, the ranks share memory and are goroutines.
 	connect func(t testing.TB, size int) []collective.Communicator
 }
 
-// communicators connects size ranks. link is the speed of the links on devices that model time.
+// communicators connects size ranks. On devices that model time, link is the speed of the links.
 func (j job) communicators(t testing.TB, size int, link local.Model) []collective.Communicator {
 	t.Helper()
 	if j.connect != nil {
@@ -59,7 +59,7 @@ func (j job) device(rank int) device.Device {
 	return reference.New()
 }
 
-// graph builds the pass over n samples of one rank of several.
+// graph builds the pass over n samples, for one of several ranks.
 func (j job) graph(n, rank, ranks int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if j.dtype == tensor.F64 {
@@ -102,7 +102,7 @@ type rank struct {
 	dev          device.Device
 	cache        *plan.Cache
 	state        *plan.State
-	sum          device.Buffer // gradients of earlier micro-batches; state.Grads if a step has one micro-batch
+	sum          device.Buffer // gradients of earlier micro-batches; if a step has one micro-batch, state.Grads
 	stream       device.Stream
 	sync         *Sync
 	passes       map[int]*Pass // passes by number of samples
@@ -111,7 +111,7 @@ type rank struct {
 	times        Times
 }
 
-// start opens the device of a rank, with the initial values of the model.
+// start opens the device of a rank, and sets the initial values of the model.
 func (j job) start(number, size int, grads, stats collective.Communicator) (*rank, error) {
 	r := &rank{job: j, number: number, size: size, dev: j.device(number), passes: map[int]*Pass{}, grads: grads,
 		stats: stats}
@@ -160,8 +160,8 @@ func (j job) start(number, size int, grads, stats collective.Communicator) (*ran
 	return r, nil
 }
 
-// initial returns the initial values of a parameter. They are f32 numbers, so that f32 and f64 runs start with equal
-// values.
+// initial returns the initial values of a parameter. They are f32 numbers, so that runs in f32 and in f64 start with
+// equal values.
 func initial(p plan.ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(7, p.Name)
@@ -199,14 +199,14 @@ func (r *rank) pass(n int) (*Pass, error) {
 	}
 	r.arenas = append(r.arenas, arena)
 	for i := range arena.Host() {
-		arena.Host()[i] = 0xff // so that values that are read before they are written become visible
+		arena.Host()[i] = 0xff // values that are read before they are written then change the results
 	}
 	r.passes[n], err = r.sync.Bind(p, device.Whole(arena))
 	return r.passes[n], err
 }
 
-// step runs the passes of one optimizer step with these shares of each micro-batch, and returns the sum of this rank's
-// losses.
+// step runs the passes of one optimizer step. shares are the shares of each micro-batch. step returns the sum of this
+// rank's losses.
 func (r *rank) step(step int, shares []int) (loss float64, err error) {
 	first := 0
 	for _, n := range shares[:r.number] {
@@ -252,7 +252,7 @@ func (r *rank) step(step int, shares []int) (loss float64, err error) {
 	return loss, err
 }
 
-// accumulate adds the gradients of a micro-batch that is not the last one. The caller of gradsync must do this.
+// accumulate adds the gradients of a micro-batch that is not the last one. gradsync leaves this to its caller.
 func (r *rank) accumulate(m int) {
 	have, add := reference.Decode(r.dtype, r.sum.Host()), reference.Decode(r.dtype, r.state.Grads.Host())
 	for i := range add {
@@ -263,7 +263,7 @@ func (r *rank) accumulate(m int) {
 	copy(r.sum.Host(), reference.Encode(r.dtype, add))
 }
 
-// load writes the inputs for n samples. first is the number of the first sample in the run.
+// load writes the inputs of n samples. first is the number of the first one in the run.
 func (r *rank) load(p *Pass, first, n int) error {
 	x, labels, ids := []float64{}, []float64{}, []float64{}
 	for i := range n {
@@ -285,7 +285,7 @@ func (r *rank) load(p *Pass, first, n int) error {
 	return nil
 }
 
-// update sets w = w - rate·g, in f64, equally on all ranks.
+// update sets w = w - rate·g in f64. All ranks compute the same values.
 func (r *rank) update(rate float64) {
 	w, g := reference.Decode(r.dtype, r.state.Values.Host()), reference.Decode(r.dtype, r.sum.Host())
 	for i := range w {
@@ -342,7 +342,7 @@ func (r *rank) close(t testing.TB) {
 // ranks starts a job on size ranks.
 func (j job) ranks(t testing.TB, size int) []*rank { return j.ranksOver(t, size, local.Model{}) }
 
-// ranksOver starts a job on size ranks. link is the speed of the gradients' links on devices that model time.
+// ranksOver starts a job on size ranks. On devices that model time, link is the speed of the links for gradients.
 func (j job) ranksOver(t testing.TB, size int, link local.Model) []*rank {
 	t.Helper()
 	grads, stats := j.communicators(t, size, link), j.communicators(t, size, local.Model{})
@@ -376,7 +376,7 @@ func each(ranks []*rank, f func(r *rank) error) []error {
 	return errs
 }
 
-// run runs one step on every rank, which must succeed, and returns the sum of the losses over ranks.
+// run runs one step on every rank, and returns the sum of the losses over the ranks. An error ends the test.
 func run(t testing.TB, ranks []*rank, step int, shares []int) float64 {
 	t.Helper()
 	losses := make([]float64, len(ranks))

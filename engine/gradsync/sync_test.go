@@ -16,15 +16,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Buckets, overlap and the choice of communicators must affect only times, because every sum is over the same values in
-// the same order.
+// Buckets, overlap and the choice of communicators must affect only times. Every sum must add the same values in the
+// same order.
 func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 7, count: 2, mode: "sync", dropout: 0.3}
 	var want []byte
 	for _, c := range []struct {
 		name    string
 		options Options
-		one     bool // one communicator for all operations
+		one     bool // one communicator performs all operations
 	}{
 		{"one bucket", Options{}, false},
 		{"many buckets", Options{FirstBytes: 64, CapBytes: 64}, false},
@@ -54,7 +54,7 @@ func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 	}
 }
 
-// bf16 has 8 significant bits: the relative error of each summand is at most 2^-9, and so is that of the sum.
+// bf16 has 8 significant bits. Rounding a summand or a sum to bf16 causes a relative error of at most 2^-9.
 func TestBF16OnTheWireCostsItsRounding(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 8, count: 2, mode: "ghost", group: 2,
 		options: Options{CapBytes: 1024, FirstBytes: 64}}
@@ -84,7 +84,7 @@ func TestBF16OnTheWireCostsItsRounding(t *testing.T) {
 			}
 			continue
 		}
-		parts := 3 * distance(w, nil) // norm of the summands of two ranks, which may cancel
+		parts := 3 * distance(w, nil) // norm of the summands of two ranks, which may cancel in the sum
 		if err := distance(have[name], w); err > math.Ldexp(parts, -8)+1e-6 || err == 0 {
 			t.Errorf("%s: error %.3g of norm %.3g, want that of rounding to bf16", name, err, distance(w, nil))
 		}
@@ -109,7 +109,7 @@ func TestTimesAndBucketsAreReported(t *testing.T) {
 	}
 }
 
-// checkReductions compares the times of the single all-reduces with those of the step.
+// checkReductions compares the times of the all-reduces with the times of the step.
 func checkReductions(t *testing.T, s *Sync, got Times) {
 	t.Helper()
 	var busy, exposed time.Duration
@@ -127,8 +127,8 @@ func checkReductions(t *testing.T, s *Sync, got Times) {
 	}
 }
 
-// Each exchange takes at least the latency of the link. The exchanges of a single micro-batch would take only half of
-// this lower bound.
+// An exchange takes at least the latency of the link, which gives a lower bound for a step. The exchanges of only one
+// micro-batch would take half of this bound.
 func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 	const latency = time.Millisecond
 	slow := job{}
@@ -137,7 +137,7 @@ func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 			return slow.communicators(t, size, local.Model{LatencySeconds: latency.Seconds(), RealTime: 1})
 		}}
 	ranks := j.ranks(t, 2)
-	for step := range 2 { // a step must not count the exchanges of the previous step
+	for step := range 2 { // a step must not include the exchanges of the previous step
 		begun := time.Now()
 		run(t, ranks, step, []int{2, 2})
 		took := time.Since(begun)
@@ -235,7 +235,8 @@ func TestPlansThatDoNotBelongAreRefused(t *testing.T) {
 	}
 }
 
-// The averages of running statistics must be those of all samples, by weight, and equal on all ranks.
+// The ranks must average running statistics over all samples, so the weight of a rank is its number of samples. The
+// averages must be equal on all ranks.
 func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	j := job{dtype: tensor.F64, micro: 6, count: 1, mode: "local"}
 	shares := []int{1, 0, 5}
@@ -244,7 +245,7 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	name := "bn1.running_mean"
 	want := make([]float64, 6)
 	first := 0
-	for _, n := range shares { // the statistics of each rank before averaging
+	for _, n := range shares { // compute the statistics of each rank before averaging
 		if n == 0 {
 			continue
 		}
@@ -282,7 +283,8 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	}
 }
 
-// The error of this rank's own device must reach the other ranks, and errors of the other ranks must not replace it.
+// If the device of a rank fails, the other ranks must get the error of this device. Their own errors must not replace
+// it.
 func TestOwnFailureIsToldToTheOthers(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "sync"}
 	ranks := j.ranks(t, 2)

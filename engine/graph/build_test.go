@@ -14,7 +14,7 @@ import (
 
 var unit = graph.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 
-// images declares the input (2, 3, 4, 4) of the graphs in the tables below.
+// images declares the input (2, 3, 4, 4) of the graphs in the tables.
 func images(g *graph.Graph) *graph.Value { return g.Input("images", tensor.F32, 2, 3, 4, 4) }
 
 func TestFaultsWhileBuildingNameTheNode(t *testing.T) {
@@ -188,12 +188,12 @@ func TestParametersKeepTheirTypeAndCastsAreShared(t *testing.T) {
 func TestArithmeticIsCounted(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		forward  int64 // FLOPs: a multiply-add counts 2, and taps in the padding count
+		forward  int64 // FLOPs: a multiply-add counts as 2, and taps in the padding also count
 		training int64
 		build    func(g *graph.Graph, x *graph.Value) *graph.Value // returns the logits
 	}{
-		// The first layer needs no gradient of its source, so training it takes twice the FLOPs of its forward pass.
-		// Any other layer takes three times the FLOPs of its forward pass.
+		// The first layer needs no gradient of its source. Training it therefore takes twice the FLOPs of its forward
+		// pass. Any other layer takes three times the FLOPs of its forward pass.
 		{"linear", 2 * 2 * 48 * 5, 2 * (2 * 2 * 48 * 5), func(g *graph.Graph, x *graph.Value) *graph.Value {
 			return g.Linear("fc", g.Reshape("flat", x, 2, 48), g.Param("w", graph.Const(0), 5, 48),
 				g.Param("b", graph.Const(0), 5), tensor.Invalid)
@@ -201,7 +201,7 @@ func TestArithmeticIsCounted(t *testing.T) {
 		{"convolution of stride 2 in 3 groups, then linear", 2*2*6*2*2*9 + 2*2*6*5, 2*(2*2*6*2*2*9) + 3*(2*2*6*5),
 			func(g *graph.Graph, x *graph.Value) *graph.Value {
 				win := graph.Window{Stride: [2]int{2, 2}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}
-				// output (2, 6, 2, 2), 9 taps per element
+				// the output is (2, 6, 2, 2), with 9 taps per element
 				y := g.Conv2D("conv", x, g.Param("w", graph.Const(0), 6, 1, 3, 3), nil, win, 3)
 				return g.Linear("fc", g.GlobalAvgPool("pool", y), g.Param("fc", graph.Const(0), 5, 6), nil,
 					tensor.Invalid)
@@ -250,7 +250,7 @@ func TestExchangesInfer(t *testing.T) {
 		name string
 		op   device.Op
 		in   []device.TensorSpec
-		want string // output shapes, or a part of the error
+		want string // shapes of the outputs, or a part of the error
 	}{
 		{"a gather has a row for each rank", graph.AllGather{Rank: 1, Ranks: 3}, []device.TensorSpec{f32, f32},
 			"[f32(3, 2, 4)]"},
@@ -286,8 +286,8 @@ func TestGroupsAndExchangesOfStatisticsExcludeEachOther(t *testing.T) {
 	}
 }
 
-// The backward pass of a normalisation sums over the samples of all ranks. Only the gradients of parameters are sums
-// over this rank's samples.
+// The backward pass of a normalisation sums over the samples of all ranks. Only gradients of parameters are sums over
+// the samples of this rank.
 func TestStatisticsOfAllRanksAreExchangedTwice(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		g, err := graph.Build(func(g *graph.Graph) {

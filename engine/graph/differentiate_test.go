@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// differentiated returns a graph with gradients. build computes its logits (2, 3) from the input x (2, 3).
+// differentiated returns a graph with gradients. build computes the logits (2, 3) from the input x (2, 3).
 func differentiated(build func(g *graph.Graph, x *graph.Value) *graph.Value) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		logits := build(g, g.Input("x", tensor.F32, 2, 3))
@@ -20,7 +20,7 @@ func differentiated(build func(g *graph.Graph, x *graph.Value) *graph.Value) (*g
 	})
 }
 
-// linear appends a linear layer with a weight (3, 3). name is the name of the layer.
+// linear appends a linear layer with the weight (3, 3) and the given name.
 func linear(g *graph.Graph, name string, x *graph.Value) *graph.Value {
 	return g.Linear(name, x, g.Param(name+".weight", graph.Normal(1), 3, 3), nil, tensor.Invalid)
 }
@@ -104,7 +104,7 @@ func TestNodesBelongToTheirPhase(t *testing.T) {
 	}
 	want := []string{"forward a", "forward b", "forward loss", "backward loss diff", "backward b diff weights",
 		"backward b diff src", "backward a diff weights"}
-	if !slices.Equal(got, want) { // the input gets no gradient, and gradients of weights precede gradients of sources
+	if !slices.Equal(got, want) { // the input has no gradient; gradients of weights come before gradients of sources
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -152,7 +152,7 @@ func TestFrozenStatesLieBehindTheOthers(t *testing.T) {
 }
 
 func TestGradientsOfUnlikeTypesAreSummedInTheWiderOne(t *testing.T) {
-	for _, swap := range []bool{false, true} { // both orders of the two contributions
+	for _, swap := range []bool{false, true} { // both orders of the two contributions to the gradient
 		g, err := graph.Build(func(g *graph.Graph) {
 			w := g.Param("w", graph.Normal(1), 3, 3)
 			low := g.Cast("low", w, tensor.BF16)
@@ -176,7 +176,7 @@ func TestGradientsOfUnlikeTypesAreSummedInTheWiderOne(t *testing.T) {
 	}
 }
 
-// Every gradient has the layout of its value. Communication between ranks and the choice of layouts depend on this
+// Every gradient must have the layout of its value. Communication between ranks and the choice of layouts rely on this
 // rule.
 func TestGradientsFollowTheirValues(t *testing.T) {
 	g, err := differentiated(func(g *graph.Graph, x *graph.Value) *graph.Value {
@@ -226,7 +226,7 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 				g.Input("labels", tensor.I32, 2), 0)
 			g.Differentiate(loss, g.Input("scale", tensor.F32, 2))
 		}},
-		// With one sample, weights and scales have the same shape.
+		// If there is one sample, weights and scales have the same shape.
 		{"two scales of one sample", "loss", "got 2 contributions", func(g *graph.Graph) {
 			loss, _ := g.SoftmaxCrossEntropy("loss", linear(g, "a", g.Input("x", tensor.F32, 1, 3)),
 				g.Input("labels", tensor.I32, 1), 0)
@@ -249,7 +249,7 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, node, text string
-		// appends an op between a parameter and the loss; y is (2, 3)
+		// build appends an op between a parameter and the loss. y is (2, 3).
 		build func(g *graph.Graph, y *graph.Value) *graph.Value
 	}{
 		{"maximum of two", "max", "binary max has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {

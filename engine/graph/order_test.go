@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Ranks that compute in different types sum the same gradient buffers. The order of gradients must therefore not depend
-// on the type.
+// Ranks that compute in different types add the same gradient buffers. The type must therefore not affect the order of
+// gradients.
 func TestGradientsComeInOneOrderInAllTypes(t *testing.T) {
 	names := func(dt tensor.DType) (names []string) {
 		g, err := graph.Build(func(g *graph.Graph) {

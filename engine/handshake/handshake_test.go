@@ -23,18 +23,18 @@ import (
 var test = Protocol{Name: [8]byte{'h', 't', 't', 'e', 's', 't', 's', 3}, Secret: []byte("a secret of many bytes"),
 	Claim: 4}
 
-// accepted accepts any claim.
+// accepted is a check that accepts any claim.
 func accepted([]byte) error { return nil }
 
-// result is the outcome of one side.
+// result contains the results of one side.
 type result struct {
 	session *Session
 	secure  *tls.Conn
 	err     error
 }
 
-// meet performs the handshake on both sides. If both sides have TLS settings, it also encrypts the connection. near and
-// far may be connected through another program.
+// meet performs the handshake on both sides. If both have TLS settings, it also encrypts the connection. Another
+// program may be between near and far.
 func meet(caller, listener Protocol, near, far net.Conn, clientTLS, serverTLS *TLS) (c, l result) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -91,7 +91,7 @@ func TestAnotherSecretIsRefused(t *testing.T) {
 	}
 }
 
-// A change of the claim between the two sides must be detected.
+// If the claim changes on its way, both sides must detect this.
 func TestAnotherClaimIsRefused(t *testing.T) {
 	near, between := porttest.Connection(t)
 	out, far := porttest.Connection(t)
@@ -146,14 +146,15 @@ func TestStrangersAreNamed(t *testing.T) {
 	}
 }
 
-// A man in the middle without the secret forwards the handshake, and ends TLS on both sides.
+// A man in the middle without the secret forwards the handshake, and ends TLS on both sides. The sides must detect
+// this.
 func TestAnInterceptedConnectionIsFound(t *testing.T) {
 	near, between := porttest.Connection(t)
 	out, far := porttest.Connection(t)
 	go func() {
 		defer between.Close()
 		defer out.Close()
-		// These are the messages of the handshake, which it cannot change.
+		// The man in the middle forwards these messages of the handshake, because it cannot change them.
 		for _, step := range []struct {
 			to, from net.Conn
 			n        int64
@@ -179,7 +180,7 @@ func TestAnInterceptedConnectionIsFound(t *testing.T) {
 	}
 }
 
-// Both sides must learn the version of the other side. Proofs of one version must not be valid for another version.
+// Both sides must find out the version of the other side. Proofs of one version must not be valid for another version.
 func TestUnequalVersions(t *testing.T) {
 	next := test
 	next.Name[7]++
@@ -202,7 +203,7 @@ func TestUnequalVersions(t *testing.T) {
 	}
 }
 
-// Changed TLS bytes must end the connection. The error must not be that of a refused certificate.
+// If a byte of TLS changes, the connection must end. The error must not be the error of a refused certificate.
 func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 	authority, certificates := testCertificates(t)
 	for name, c := range map[string]*Certificates{"certificates": certificates, "none": nil} {
@@ -216,7 +217,7 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 				damaged := make(chan bool, 2)
 				pass := func(to, from net.Conn, plain int64, damage bool) {
 					defer to.Close()
-					io.CopyN(to, from, plain) // the handshake before TLS
+					io.CopyN(to, from, plain) // forwards the handshake before TLS
 					buffer := make([]byte, 16<<10)
 					done := false
 					for i := 0; ; i++ {
@@ -235,7 +236,7 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 				go pass(between, out, GreetingBytes+1+32, !towardsListener)
 				caller, listener := meet(test, test, near, far, &TLS{Client: true, Certificates: c, Server: authority},
 					&TLS{Certificates: c})
-				for _, side := range []*result{&caller, &listener} { // a side may be ready before it detects it
+				for _, side := range []*result{&caller, &listener} { // a side may finish before it detects the change
 					if side.secure != nil {
 						_, side.err = side.secure.Read(make([]byte, 1))
 					}
@@ -257,7 +258,7 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 	}
 }
 
-// testCertificates returns certificates that both sides can use, and the host name in them.
+// testCertificates returns certificates for both sides. They contain the name of the host.
 func testCertificates(t *testing.T) (host string, c *Certificates) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -283,7 +284,7 @@ func testCertificates(t *testing.T) (host string, c *Certificates) {
 	return "host", c
 }
 
-// No function may read beyond the handshake, because another reader then uses the connection.
+// After the handshake, another reader uses the connection. No function may therefore read beyond the handshake.
 func TestNothingIsReadBeyondTheHandshake(t *testing.T) {
 	near, far := porttest.Connection(t)
 	go func() {
@@ -299,7 +300,7 @@ func TestNothingIsReadBeyondTheHandshake(t *testing.T) {
 	}
 }
 
-// Any bytes from a caller must be refused, without a panic and without a proof in the reply.
+// FuzzAnswer lets a caller send any bytes. They must be refused, without a panic and without a proof in the answer.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(append(bytes.Clone(test.Name[:]), make([]byte, 100)...))
@@ -315,7 +316,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Any bytes from a listener must be refused.
+// FuzzCall lets a listener send any bytes. They must be refused.
 func FuzzCall(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Add(append(bytes.Clone(test.Name[:]), make([]byte, 100)...))
@@ -334,7 +335,8 @@ type canned struct {
 
 func (c *canned) Write(p []byte) (int, error) { return c.sent.Write(p) }
 
-// BenchmarkStranger measures the cost of a refused caller, and BenchmarkCaller that of an accepted one, for both sides.
+// BenchmarkStranger measures the cost of a refused caller, and BenchmarkCaller that of an accepted one. Both include
+// both sides.
 func BenchmarkStranger(b *testing.B) {
 	data := append(bytes.Clone(test.Name[:]), make([]byte, NonceBytes+4+32)...)
 	for b.Loop() {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// neighbourArgument makes the test binary run as a neighbour.
+// neighbourArgument makes the test binary run as a noisy neighbour.
 const neighbourArgument = "be-a-neighbour"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slowable is a device that supports only a slowdown.
+// slowable is a device whose only ability is a slowdown.
 type slowable struct {
 	device.Device
 	factor float64
@@ -47,7 +47,7 @@ type plain struct{ device.Device }
 
 func (plain) Info() device.Info { return device.Info{Name: "plain"} }
 
-// group creates the folder of a control group.
+// group creates the folder of a control group with the given files.
 func group(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -174,7 +174,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		rank int
 		dev  device.Device
-		want string // expected text; "" if nothing is missing
+		want string // expected text; "": nothing is missing
 	}{
 		{0, plain{}, "scenario: rank 0: speed has no effect on this machine: it has no control group of its own, and device plain cannot be slowed down"},
 		{0, &slowable{fail: device.ErrUnsupported}, "not supported"},
@@ -190,7 +190,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 			t.Errorf("rank %d: got %v, want %q", c.rank, got, c.want)
 		}
 		if c.want != "" {
-			a.Before(1) // has no effect, and must not warn again
+			a.Before(1) // has no effect, and must not repeat the warning
 		}
 	}
 }
@@ -290,7 +290,7 @@ func TestANeighbourEndsWithWhoStartedIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.alive.Close() // the end of this process has the same effect
+	n.alive.Close() // if this process ended, the effect would be the same
 	if <-n.ended; n.err != nil {
 		t.Errorf("got %v, want an end in order", n.err)
 	}

@@ -41,7 +41,7 @@ type golden struct {
 		Positions, Segments, Inner          int
 		KVHeads                             int `json:"kv_heads"`
 		Theta                               float64
-		Activation                          string  // "": that of the published model
+		Activation                          string  // "": the activation of the published model
 		NormEps                             float64 `json:"norm_eps"`
 		Rows                                []int
 		Optimizer                           struct {
@@ -56,24 +56,24 @@ type golden struct {
 	GradNorm map[string]float64 `json:"grad_norm"`
 }
 
-// Tolerances for f32, relative to the f64 run of PyTorch.
+// The tolerances for f32 are relative to the f64 run of PyTorch.
 const (
 	firstLoss  = 1e-5 // loss of the first step
 	logitNorm  = 1e-4 // norm of the logits
 	gradNorm   = 1e-3 // gradient norm of each parameter
-	laterLoss  = 1e-4 // losses of all steps; rounding errors grow with each update
-	zeroToNorm = 1e-6 // a gradient below this fraction of the largest norm is 0 except for rounding (biases of keys)
+	laterLoss  = 1e-4 // losses of all steps; each update adds rounding errors
+	zeroToNorm = 1e-6 // a gradient below this fraction of the largest norm is a rounding error of 0 (biases of keys)
 )
 
-// Tolerances for bf16, which has 8 significant bits: a single rounding error is at most 0.4 %, and many errors
-// average out.
+// The tolerances for bf16 are larger, because it has 8 significant bits. A single rounding error is at most 0.4 %, and
+// many errors average out.
 const (
 	firstLossBF16 = 5e-3
 	laterLossBF16 = 2e-2
 	gradNormBF16  = 8e-2
 )
 
-// graph builds the training graph. Its outputs are the losses of the targets and the logits.
+// graph builds the training graph. Its outputs are the logits, and the losses of the targets.
 func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 	c := g.Config
 	built, err := graph.Build(func(b *graph.Graph) {
@@ -167,7 +167,7 @@ func (g *golden) batch(step int) map[string][]float64 {
 	return in
 }
 
-// run is the state of a golden run on a device.
+// run is a golden run on a device, with its state.
 type run struct {
 	t      *testing.T
 	g      *golden
@@ -202,7 +202,7 @@ func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *ru
 	r.opt, err = optim.New(cache, r.state, r.state.Grads, optim.Options{Name: "adamw", Beta1: o.Beta1, Beta2: o.Beta2,
 		Eps: o.Eps, WeightDecay: o.WeightDecay})
 	check(err)
-	t.Cleanup(func() { // closes the plan before its memory
+	t.Cleanup(func() { // closes the plan before it frees the memory of the plan
 		if err := errors.Join(r.opt.Close(), r.stream.Close(), r.plan.Close(), arena.Free(), r.state.Close(),
 			cache.Close()); err != nil {
 			t.Error(err)
@@ -233,7 +233,7 @@ func (r *run) output(name string) []float64 {
 	return reference.Decode(spec.DType, r.transfer(at, nil))
 }
 
-// transfer writes bytes to device memory, or returns the contents of the memory if bytes is nil.
+// transfer writes bytes to device memory. If bytes is nil, it returns the contents of the memory.
 func (r *run) transfer(at device.Region, bytes []byte) []byte {
 	r.t.Helper()
 	memory, err := r.dev.AllocHost(at.Bytes)
@@ -253,7 +253,7 @@ func (r *run) transfer(at device.Region, bytes []byte) []byte {
 	return slices.Clone(host.Host())
 }
 
-// step computes one step without the optimizer's update, and returns the loss.
+// step computes one step without the optimizer's update. It returns the loss.
 func (r *run) step(step int) float64 {
 	r.t.Helper()
 	in, valid := r.g.batch(step), 0
@@ -362,7 +362,7 @@ func (r *run) compareGradients(tolerance float64) {
 	}
 }
 
-// follow repeats the first steps of a golden run on a device.
+// follow repeats the first steps of a golden run on a device, and compares them.
 func (g *golden) follow(t *testing.T, dev device.Device, compute tensor.DType, steps int) {
 	r := g.open(t, dev, compute)
 	first, later, grads := firstLoss, laterLoss, gradNorm
@@ -406,7 +406,7 @@ func goldens(t *testing.T) map[string]*golden {
 	return all
 }
 
-// openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
+// openCPU opens the CPU device. If the library was not built, it skips the test, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
@@ -418,8 +418,8 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
-// several minutes.
+// TestTransformersFollowPyTorch trains the published sizes only if HETERO_LARGE=1. They need 4 GB of memory and several
+// minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
 	needtest.NotShort(t, "trains networks")
 	for name, g := range goldens(t) {

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// grouped returns a model with grouped-query attention: 6 query heads, and the given number of key/value heads. If
-// repeat is set, the model repeats keys and values for each query head instead.
+// grouped returns a model with grouped-query attention. It has 6 query heads, and the given number of key/value heads.
+// If repeat is set, the model instead repeats keys and values for each query head.
 func grouped(shared int, causal, repeat bool) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		const heads, d = 6, 4
@@ -37,15 +37,15 @@ func grouped(shared int, causal, repeat bool) models.Language {
 	}
 }
 
-// repeated returns x (N, T, shared·D) with each head repeated.
+// repeated returns x (N, T, shared·D) in which each head occurs times times.
 func repeated(g *graph.Graph, name string, x *graph.Value, shared, times int) *graph.Value {
 	n, t, c := x.Shape[0], x.Shape[1], x.Shape[2]
 	x = g.Reshape(name, x, n, t, shared, 1, c/shared)
 	return g.Reshape(name, g.Concat(name, 3, slices.Repeat([]*graph.Value{x}, times)...), n, t, times*c)
 }
 
-// Shared key/value heads and repeated ones must give bit-equal results, except for the gradients of k and v, which are
-// sums in another order.
+// Shared key/value heads and repeated heads must give bit-equal results. The gradients of k and v may differ, because
+// they are sums in another order.
 func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 	for _, open := range []func(t *testing.T) device.Device{func(*testing.T) device.Device { return reference.New() },
 		openCPU} {
@@ -60,8 +60,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 					}
 					for name, v := range want {
 						if name == "k.bias" {
-							// the gradient is 0 except for rounding, because adding a number to all scores of a query
-							// does not change probabilities
+							// The gradient is 0 except for rounding. If the same number is added to all scores of a
+							// query, the probabilities do not change.
 							continue
 						}
 						if (name == "q.weight" || name == "out.weight") && !slices.Equal(v, grads[name]) {
@@ -81,8 +81,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 	}
 }
 
-// BenchmarkSharedHeads compares grouped-query attention (8 query heads, 2 key/value heads) with attention on repeated
-// keys and values. It times forward and backward pass of 4 samples of 512 positions.
+// BenchmarkSharedHeads compares grouped-query attention with attention on repeated keys and values. There are 8 query
+// heads and 2 key/value heads. It times forward and backward pass of 4 samples of 512 positions.
 func BenchmarkSharedHeads(b *testing.B) {
 	const n, t, heads, shared, d = 4, 512, 8, 2, 64
 	nativetest.Need(b, "cpu", "libhetero_cpu.so")

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// pieces returns a model that splits its activations (N·T, C) into columns and concatenates them again.
+// pieces returns a model that divides its activations (N·T, C) into columns, and concatenates the columns again.
 func pieces(columns int) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		g, table := net.Graph, net.Table("table", 31, columns, 0.5)
@@ -30,8 +30,8 @@ func pieces(columns int) models.Language {
 	}
 }
 
-// rotary builds a model like GPT that applies rotary position embedding to q and k. The angles are constants for texts
-// of at most 20 tokens.
+// rotary builds a model like GPT, with rotary position embedding of q and k. The angles are constants for texts of at
+// most 20 tokens.
 func rotary(net *nn.Net, in models.Tokens) models.Prediction {
 	const heads, half, channels, positions = 2, 4, 16, 20
 	g, table := net.Graph, net.Table("table", 31, channels, 0.5)
@@ -61,7 +61,7 @@ func rotary(net *nn.Net, in models.Tokens) models.Prediction {
 	return models.Prediction{Rows: net.Rows(net.Projection("out", a, channels, 0.5)), Weight: table}
 }
 
-// Constants must get no gradient. The ops that read constants must compute the gradients of their other operands.
+// Constants must have no gradient. Ops that read constants must compute the gradients of their other operands.
 func TestConstantsAreNotTrained(t *testing.T) {
 	err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
 		net := &nn.Net{Graph: g, Training: true, Compute: tensor.F64}
@@ -97,7 +97,7 @@ func TestConstantsAreNotTrained(t *testing.T) {
 	}
 }
 
-// A user-defined model may have an op with more inputs than a kernel of a device accepts.
+// A model of a user may contain an op with more inputs than a kernel of a device accepts.
 func TestOwnModelsGiveEqualGradientsOnEveryDevice(t *testing.T) {
 	for name, model := range map[string]models.Language{"40 values in one concat": pieces(40),
 		"300 values in one concat": pieces(300), "rotary embedding": rotary} {
@@ -107,7 +107,7 @@ func TestOwnModelsGiveEqualGradientsOnEveryDevice(t *testing.T) {
 	}
 }
 
-// compare requires equal losses and gradients of a model on two devices, up to the order of f32 sums.
+// compare requires equal losses and gradients of a model on two devices. They may differ by the order of f32 sums.
 func compare(t *testing.T, model models.Language, one, other device.Device) {
 	t.Helper()
 	loss, want := share(t, one, model, []int{0, 1, 2}, 13)

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// share computes the losses and gradients of the given samples on a device. The samples are padded to the given
-// number of positions. All dropouts are on.
+// share computes the losses and gradients of the given samples on a device. It pads the samples to the given number of
+// positions. All dropouts are active.
 func share(t *testing.T, dev device.Device, model models.Language, samples []int, positions int) (loss float64,
 	grads map[string][]float64) {
 	t.Helper()
@@ -94,10 +94,10 @@ func share(t *testing.T, dev device.Device, model models.Language, samples []int
 	return loss, grads
 }
 
-// TestSharesAddUpToTheBatch compares shares of a batch with the whole batch, with dropout on. The sums of losses and
-// gradients must be equal, even if a share is padded to another length, because dropout depends only on samples,
-// positions and layers. Sums of f32 in another order differ by a few times 1e-7 of their norm. A dropout mask with one
-// different element changes the sums by far more than 1e-5.
+// TestSharesAddUpToTheBatch compares shares of a batch with the whole batch. Dropout is active, and depends only on
+// samples, positions and layers. The sums of losses and gradients over the shares must therefore equal those of the
+// batch, even if a share is padded to another length. Sums of f32 in another order differ by a few times 1e-7 of their
+// norm. One different element in a dropout mask changes the sums by far more than 1e-5.
 func TestSharesAddUpToTheBatch(t *testing.T) {
 	for name, model := range map[string]models.Language{
 		"gpt2": gpt2.Build(gpt2.Size{Vocabulary: 31, Positions: 16, Layers: 2, Heads: 2, Channels: 16},

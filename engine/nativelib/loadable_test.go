@@ -7,7 +7,7 @@ import (
 )
 
 func TestOldCPUsAreRefusedByName(t *testing.T) {
-	// qemu64 of QEMU has sse3 and cx16 only. Nehalem has every feature.
+	// QEMU's CPU model qemu64 has only sse3 and cx16. The model Nehalem has all of these features.
 	old := []feature{{"sse3", true}, {"cx16", true}, {"sse4_1", false}, {"popcnt", false}}
 	err := checkCPU(old)
 	if err == nil || !strings.HasPrefix(err.Error(), "this CPU lacks sse4_1, popcnt, ") ||
@@ -20,7 +20,7 @@ func TestOldCPUsAreRefusedByName(t *testing.T) {
 	if err := checkCPU(old); err != nil {
 		t.Errorf("got %v, want no fault of a CPU with all features", err)
 	}
-	if err := checkCPU(nil); err != nil { // other architectures
+	if err := checkCPU(nil); err != nil { // other architectures have no list of features
 		t.Errorf("got %v", err)
 	}
 }
@@ -29,7 +29,7 @@ func TestLevel2IsComplete(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("x86-64 only")
 	}
-	// System V Application Binary Interface, AMD64 supplement, table 3.1.
+	// The features are those of x86-64-v2: System V Application Binary Interface, AMD64 supplement, table 3.1.
 	want := "cx16 lahf_lm popcnt sse3 ssse3 sse4_1 sse4_2"
 	var got []string
 	for _, f := range ownFeatures() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Without /proc, os.Executable fails.
+// If /proc is missing, os.Executable fails. The program must then be found by os.Args.
 func TestProgramWithoutProc(t *testing.T) {
 	lost := func() (string, error) { return "", fs.ErrNotExist }
 	first := os.Args[0]
@@ -30,7 +30,7 @@ func TestProgramWithoutProc(t *testing.T) {
 	}
 }
 
-// The user of a release has no Makefile, so no message may ask for make.
+// A user of a release has no Makefile. Messages to this user must not ask for make.
 func TestOnlyAProgramWhereMakeBuildsAsksForMake(t *testing.T) {
 	for _, c := range []struct {
 		name  string

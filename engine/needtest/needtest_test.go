@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that notes how it ended.
+// recorder is a test that stores how it ended.
 type recorder struct {
 	testing.TB
 	end, text string
@@ -29,7 +29,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.stop("fail", fmt.Sprintf(format, args...))
 }
 
-// end runs a test on a recorder.
+// end runs a test on a recorder, and returns the recorder.
 func end(test func(testing.TB)) *recorder {
 	r, done := &recorder{end: "pass"}, make(chan struct{})
 	go func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// twoBlocks returns a network of three layers with some parameters frozen.
+// twoBlocks returns a network of three layers. The parameters that match f are frozen.
 func twoBlocks(t *testing.T, f nn.Freeze, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -72,7 +72,7 @@ func TestFrozenNormalisationUsesAndKeepsItsStatistics(t *testing.T) {
 		}
 	}
 	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) {
-		// a normalisation with only one frozen parameter still updates its statistics
+		// a normalisation must update its statistics even if one of its parameters is frozen
 		t.Errorf("got updates of %v, want %v", updated, want)
 	}
 	order := func(g *graph.Graph) (names []string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// describe returns one line for each declaration and node of a layer.
+// describe returns one line for each declaration and each node of a layer.
 func describe(g *graph.Graph) []string {
 	var lines []string
 	for _, p := range g.Params {

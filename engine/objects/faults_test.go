@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// If a server sends the start of a list and then nothing, List must return when its context ends.
+// A server sends the start of a list, and then nothing. List must return as soon as its context ends.
 func TestAListEndsWithItsContext(t *testing.T) {
 	s, c := open(t)
 	s.Store("data", "x", []byte("0123456789"))
@@ -58,8 +58,8 @@ func TestAListContinuesAfterAFailedPage(t *testing.T) {
 	}
 }
 
-// If an object is removed after Stat, the error must not be fs.ErrNotExist. Otherwise, its samples would count as
-// unreadable.
+// If an object is removed after Stat, the error must not be fs.ErrNotExist. Otherwise, the samples of the object would
+// count as unreadable.
 func TestARemovedObjectHasChanged(t *testing.T) {
 	s, c, info := stored(t)
 	s.Forget("data", "x", "")
@@ -88,7 +88,8 @@ func TestACompletedUploadIsKnownByItsMark(t *testing.T) {
 	if !lost.Load() || len(s.Body("data", "x")) != len(body) {
 		t.Errorf("the object has %d bytes", len(s.Body("data", "x")))
 	}
-	// An object of another upload must not count as success.
+	// The server no longer knows the upload. The object that exists is that of another upload, and must not count as
+	// success.
 	s.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Method == "POST" && r.Query.Has("uploadId") {
 			return &s3test.Fault{Status: 404, Code: "NoSuchUpload"}

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// open returns a server and a client for it. The client waits only briefly between attempts.
+// open returns a server and a client of it. Between attempts, the client waits only briefly.
 func open(t *testing.T) (*s3test.Server, *Client) {
 	t.Helper()
 	s := s3test.New(t)
@@ -68,7 +68,7 @@ func TestAnObjectIsWrittenAndReadInRanges(t *testing.T) {
 	}
 }
 
-// stored opens a client of a server that has an object of ten bytes.
+// stored returns a server with an object of ten bytes, and a client of the server.
 func stored(t *testing.T) (*s3test.Server, *Client, Info) {
 	t.Helper()
 	s, c := open(t)
@@ -212,7 +212,7 @@ func TestCredentialsGoOnlyToTheEndpointOfTheEnvironment(t *testing.T) {
 			t.Errorf("the error contains a secret: %v", err)
 		}
 	}
-	// The client must not follow a redirect to another server.
+	// If the server redirects the client to another server, the client must not follow.
 	redirect := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	defer redirect.Close()
 	t.Setenv("AWS_ENDPOINT_URL_S3", redirect.URL)
@@ -279,7 +279,7 @@ func TestAWebIdentityGivesCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	container.Close()
-	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "other") // the new client has no credentials in memory
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "other") // the new client has no stored credentials
 	c, err = newClient(c.settings)
 	if err != nil {
 		t.Fatal(err)

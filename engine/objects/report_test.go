@@ -45,7 +45,8 @@ func TestAServerThatDoesNotAnswerIsReported(t *testing.T) {
 	}
 }
 
-// A command asks for several objects to find out what they are. Only the first request waits for the server.
+// A command asks for several objects to find out what they are. If the server is unreachable, only the first request
+// may try again.
 func TestAfterAServerWithoutConnectionRequestsFailAtOnce(t *testing.T) {
 	c, err := newClient(settings{endpoint: "http://127.0.0.1:1", key: "a", secret: "b"})
 	if err != nil {
@@ -67,7 +68,7 @@ func TestAfterAServerWithoutConnectionRequestsFailAtOnce(t *testing.T) {
 	}
 }
 
-// An answer shows that the server is there again. Writes are tried again in any case.
+// After an answer, the server counts as reachable, and requests are tried again. Writes are always tried again.
 func TestOnlyHeadAndListFailAtOnceAndOnlyUntilAnAnswer(t *testing.T) {
 	s, c := open(t)
 	s.Store("data", "x", []byte("0123456789"))
@@ -129,7 +130,7 @@ func TestTheTimeToGiveUpIsThatOfTheOperation(t *testing.T) {
 		{1, 1, answerTime, dial, connectTime},
 		{8, 8, completeTime, other, completeTime},
 		{8, 7, answerTime, dial, 2*connectTime + longestWait},
-		{4, 1, answerTime, other, 4*answerTime + 7*time.Second}, // waits of 1, 2 and 4 s
+		{4, 1, answerTime, other, 4*answerTime + 7*time.Second}, // the client waits 1, 2 and 4 s between attempts
 	} {
 		w := &waiting{most: k.most, limit: k.limit}
 		w.tries.Store(k.tries)
@@ -145,10 +146,10 @@ func TestTheTimeToGiveUpIsThatOfTheOperation(t *testing.T) {
 	}
 }
 
-// slow is a transport that sends and receives a body in pieces, with a pause before each.
+// slow is a transport that transfers a body in pieces. It pauses before each piece.
 type slow struct {
 	pause   time.Duration
-	stalled bool // it sends and receives nothing, and then all
+	stalled bool // it transfers nothing during the pauses, then the whole body at once
 }
 
 const pieces = 10
@@ -165,7 +166,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 		s.pause})}, nil
 }
 
-// slowly reads a byte at a time.
+// slowly reads one byte at a time, with a pause before each.
 type slowly struct {
 	io.Reader
 	pause time.Duration
@@ -176,7 +177,7 @@ func (s slowly) Read(p []byte) (int, error) {
 	return s.Reader.Read(p[:1])
 }
 
-// The test uses the fake clock of synctest, so the load of the machine has no effect.
+// The test uses the fake clock of synctest, so the load of the machine does not affect it.
 func TestASlowBodyIsNotReported(t *testing.T) { synctest.Test(t, slowBody) }
 
 func slowBody(t *testing.T) {
@@ -184,7 +185,7 @@ func slowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.quiet = 250 * time.Millisecond // three of them are shorter than a body
+	c.quiet = 250 * time.Millisecond // a body takes four times as long
 	for _, stalled := range []bool{false, true} {
 		c.reported.Store(0)
 		log := logged(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// The expected values are 1 minus the results of timm's ModelEmaV3.get_decay.
+// The expected values are 1 minus the results of ModelEmaV3.get_decay in timm.
 func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 	plain, warm := AverageOptions{Decay: 0.9}, AverageOptions{Decay: 0.9, Warmup: true}
 	for _, c := range []struct {
@@ -31,8 +31,8 @@ func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 	}
 }
 
-// All intermediate values are exact in f32. With a weight of 1, an average copies the value. With a weight of 0.25, it
-// moves by a quarter of the difference.
+// All intermediate values are exact in f32. If the weight is 1, an average becomes the value. If it is 0.25, the
+// average changes by a quarter of the difference.
 func TestAveragesFollowTheValues(t *testing.T) {
 	b := newRig(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})
@@ -57,7 +57,7 @@ func TestAveragesFollowTheValues(t *testing.T) {
 		t.Helper()
 		values(v)
 		b.write(b.state.Grads, grad)
-		if err := o.Step(b.stream, 0, 1); err != nil { // with a rate of 0, the averaged values are the written values
+		if err := o.Step(b.stream, 0, 1); err != nil { // with a rate of 0, the step does not change the values
 			t.Fatal(err)
 		}
 		if err := a.Step(b.stream, o.Steps()); err != nil {

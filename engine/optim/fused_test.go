@@ -24,11 +24,11 @@ import (
 // for the comparison with the fused update.
 type unfused struct {
 	program device.Program
-	scalars device.Buffer // factor of the momentum, negative rate
+	scalars device.Buffer // factor of the momentum, and the negative rate
 	memory  []device.Buffer
 }
 
-// newUnfused compiles one launch per operation and parameter.
+// newUnfused compiles one launch for each operation and parameter.
 func newUnfused(dev device.Device, cache *plan.Cache, state *plan.State, momentum device.Buffer, factor, rate float32) (
 	*unfused, error) {
 	u := &unfused{}
@@ -95,7 +95,7 @@ func (u *unfused) close() error {
 	return errors.Join(errs...)
 }
 
-// blocks are the shapes of a transformer with the given width and number of layers, without embeddings.
+// blocks returns the shapes of a transformer with the given width and number of layers. Embeddings are not included.
 func blocks(width, layers int) (shapes [][]int) {
 	for range layers {
 		shapes = append(shapes, []int{width}, []int{width}, []int{3 * width, width}, []int{3 * width},
@@ -106,7 +106,7 @@ func blocks(width, layers int) (shapes [][]int) {
 	return shapes
 }
 
-// openUpdates prepares both updates of the same parameters on the CPU.
+// openUpdates prepares the fused and the unfused update of the same parameters on the CPU.
 func openUpdates(t testing.TB, shapes [][]int) (s device.Stream, state *plan.State, fused *Optimizer, apart *unfused,
 	momentum device.Buffer) {
 	t.Helper()
@@ -180,7 +180,7 @@ func TestTheUnfusedUpdateComputesTheSame(t *testing.T) {
 	moved := false
 	for i, got := range values() {
 		moved = moved || got != 0
-		if d := math.Abs(float64(got - want[i])); d > 1e-6 { // values up to 0.03, rounded in another order
+		if d := math.Abs(float64(got - want[i])); d > 1e-6 { // values up to 0.03, with other rounding errors
 			t.Fatalf("value %d: got %g, want %g", i, got, want[i])
 		}
 	}
@@ -189,8 +189,8 @@ func TestTheUnfusedUpdateComputesTheSame(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate compares the update of all parameters in one pass with one operation at a time for each parameter.
-// The two updates alternate. The results are medians of CPU times, which depend least on other load of the machine.
+// BenchmarkUpdate compares two updates of all parameters: one pass, and one operation at a time for each parameter. The
+// updates alternate. The results are medians of CPU times, which other load affects least.
 func BenchmarkUpdate(b *testing.B) {
 	s, state, fused, apart, _ := openUpdates(b, blocks(256, 12))
 	updates := []func() error{

@@ -32,7 +32,7 @@ func TestLossScaleFollowsTheGradients(t *testing.T) {
 	for range growthSteps - 1 {
 		step(true, false, 1<<15)
 	}
-	step(false, true, 1<<14) // the count of good steps starts again
+	step(false, true, 1<<14) // the count of good steps begins again
 	for range growthSteps - 1 {
 		step(true, false, 1<<14)
 	}
@@ -40,7 +40,7 @@ func TestLossScaleFollowsTheGradients(t *testing.T) {
 	for want := float64(1 << 14); want >= 1; want /= 2 {
 		step(false, true, want)
 	}
-	step(false, false, 1) // at scale 1, the scale is not the cause
+	step(false, false, 1) // at scale 1, the scale cannot be the cause
 	for range 30 * growthSteps {
 		l.Update(true)
 	}

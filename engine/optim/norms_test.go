@@ -53,7 +53,7 @@ func TestNormsAreThoseOfEachParameter(t *testing.T) {
 			got, want float64
 		}{{"gradient", got.Gradient, norm(f32(grads[:size]))}, {"weight", got.Weight, norm(after[:size])},
 			{"update", got.Update, norm(change)}} {
-			if !(math.Abs(c.got-c.want) <= 1e-12*c.want) || c.want == 0 { // f64 sums in another order
+			if !(math.Abs(c.got-c.want) <= 1e-12*c.want) || c.want == 0 { // sums of f64 in another order
 				t.Errorf("%s of %s: got %.15g, want %.15g", c.what, got.Name, c.got, c.want)
 			}
 		}

@@ -26,7 +26,7 @@ type rig struct {
 	stream device.Stream
 }
 
-// newRig returns a rig with parameters of the given shapes, named p0, p1 and so on.
+// newRig returns a rig. Its parameters have the given shapes and the names p0, p1 and so on.
 func newRig(t *testing.T, dt tensor.DType, shapes ...[]int) *rig {
 	t.Helper()
 	b := &rig{t: t, dev: reference.New()}
@@ -75,7 +75,7 @@ func (b *rig) optimizer(o Options) *Optimizer {
 	return opt
 }
 
-// write writes v to all parameters in order.
+// write writes v to all parameters in a flat buffer, in their order.
 func (b *rig) write(flat device.Buffer, v []float64) {
 	b.t.Helper()
 	for _, p := range b.state.Params.Params {
@@ -87,7 +87,7 @@ func (b *rig) write(flat device.Buffer, v []float64) {
 	}
 }
 
-// read is the inverse of write.
+// read returns the values that write wrote.
 func (b *rig) read(flat device.Buffer) []float64 {
 	b.t.Helper()
 	var v []float64
@@ -101,7 +101,7 @@ func (b *rig) read(flat device.Buffer) []float64 {
 	return v
 }
 
-// step runs one update with gradients g.
+// step runs one update with the gradients g.
 func (b *rig) step(o *Optimizer, g []float64, rate, unscale float64) (norm float64, ok bool) {
 	b.t.Helper()
 	b.write(b.state.Grads, g)
@@ -111,7 +111,7 @@ func (b *rig) step(o *Optimizer, g []float64, rate, unscale float64) (norm float
 	return o.Result()
 }
 
-// bytes returns the memory that an update may change.
+// bytes returns all memory that an update may change.
 func (b *rig) bytes(o *Optimizer) []byte {
 	all := slices.Clone(b.state.Values.Host())
 	for _, m := range o.Moments() {
@@ -129,7 +129,7 @@ func wave(n int, seed float64) []float64 {
 	return v
 }
 
-// The expected values are PyTorch 2.15's results for the single weight 1 and the gradients 0.5, -0.25, 0.125.
+// The expected values are those of PyTorch 2.15 for the weight 1 and the gradients 0.5, -0.25, 0.125.
 func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -144,8 +144,8 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 			[]float64{0.75, 0.59375, 0.41015625}, 0},
 		{"sgd of Nesterov", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5, Nesterov: true}, 0.25,
 			[]float64{0.625, 0.5390625, 0.35595703125}, 0},
-		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value comes after
-		// three steps.
+		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value is that of the
+		// third step.
 		{"adamw", Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}, 0.1,
 			[]float64{0.899000002, 0.8714672987058463, 0.8365529176159483}, 5e-7},
 		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1,
@@ -169,7 +169,7 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	}
 }
 
-// twin is a second implementation of the update rules in f64, after their papers and PyTorch's documentation.
+// twin is a second implementation of the update rules, in f64. It follows their papers and PyTorch's documentation.
 type twin struct {
 	o     Options
 	decay []float64 // weight decay of each element
@@ -190,7 +190,7 @@ func norm(g []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// step runs one update and returns the gradient norm before clipping.
+// step runs one update. It returns the gradient norm before clipping.
 func (w *twin) step(g []float64, rate, unscale float64) float64 {
 	total := norm(g) * unscale
 	factor := unscale
@@ -221,7 +221,7 @@ func (w *twin) step(g []float64, rate, unscale float64) float64 {
 	return total
 }
 
-// notBiases excludes parameters with one dimension from weight decay.
+// notBiases excludes parameters of one dimension from weight decay.
 func notBiases(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
 
 func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
@@ -244,7 +244,7 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 				opt := b.optimizer(o)
 				start := wave(15+5+18+17+40, 0.3)
 				b.write(b.state.Values, start)
-				// Kernels get settings as f32, regardless of the type of parameters.
+				// For parameters of every type, kernels get their settings as f32.
 				for _, v := range []*float64{&o.Momentum, &o.WeightDecay, &o.Beta1, &o.Beta2, &o.Eps} {
 					*v = float64(float32(*v))
 				}
@@ -273,12 +273,12 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 					}
 					want := w.step(g, rate, unscale)
 					got, ok := b.step(opt, g, rate, unscale)
-					if !ok || math.Abs(got-want) > 1e-7*want { // the norm is summed in f64 and stored in f32
+					if !ok || math.Abs(got-want) > 1e-7*want { // the optimizer sums in f64, and stores the norm as f32
 						t.Errorf("step %d: norm: got %.9g, %v, want %.9g", i, got, ok, want)
 					}
 				}
-				// In f32, each of 12 steps rounds about six times, with an error of 6e-8 for numbers near 1. In f64,
-				// the only error comes from f32 scalars: the rate, the bias correction and the clipping factor. They
+				// In f32, each of the 12 steps rounds about six times. Near 1, the error of a rounding is 6e-8. In f64,
+				// the only errors are those of f32 scalars: the rate, the bias correction and the clipping factor. They
 				// multiply updates of about 0.1.
 				within := map[tensor.DType]float64{tensor.F32: steps * 6 * 6e-8, tensor.F64: steps * 0.1 * 1.2e-7}[dt]
 				for i, v := range b.read(b.state.Values) {
@@ -300,12 +300,12 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 	}
 }
 
-// The result equals that of PyTorch's clip_grad_norm_, except for the 1e-6 in its denominator. Gradients with a smaller
-// norm must not change in any bit.
+// The result must be that of PyTorch's clip_grad_norm_, except for the 1e-6 in its denominator. If the norm is below
+// the limit, no bit of the gradients may change.
 func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 	for _, c := range []struct {
 		clip, unscale float64
-		want          []float64 // clipped gradients (3, 4) at rate 1, starting from 0; their norm is 5 before unscaling
+		want          []float64 // clipped gradients (3, 4) of a step at rate 1; their norm is 5 before unscaling
 	}{
 		{0, 1, []float64{-3, -4}},
 		{5, 1, []float64{-3, -4}},
@@ -315,7 +315,7 @@ func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 		{2.5, 0.5, []float64{-1.5, -2}},
 		{2.5, 0.25, []float64{-0.75, -1}},
 	} {
-		b := newRig(t, tensor.F32, []int{1}, []int{1}) // the norm is that of all parameters together
+		b := newRig(t, tensor.F32, []int{1}, []int{1}) // the norm is that of both parameters together
 		o := b.optimizer(Options{Name: "sgd", ClipNorm: c.clip})
 		norm, ok := b.step(o, []float64{3, 4}, 1, c.unscale)
 		if norm != 5*c.unscale || !ok {
@@ -347,7 +347,7 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 		{Name: "adamw", Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1},
 	} {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			for _, place := range []int{0, 6, 14} { // ends of a parameter, and another one
+			for _, place := range []int{0, 6, 14} { // the ends of a parameter, and another parameter
 				t.Run(fmt.Sprintf("%s, momentum %g, %g at %d", o.Name, o.Momentum, bad, place), func(t *testing.T) {
 					b, clean := newRig(t, tensor.F32, []int{3, 2}, []int{9}),
 						newRig(t, tensor.F32, []int{3, 2}, []int{9})
@@ -370,7 +370,7 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 							t.Errorf("step %d: values, moments or the count of %d steps changed", i, opt.Steps())
 						}
 					}
-					if !bytes.Equal(b.bytes(opt), clean.bytes(twin)) { // the bias correction did not count the step
+					if !bytes.Equal(b.bytes(opt), clean.bytes(twin)) { // the bias correction must not count the step
 						t.Error("values or moments differ from those of a run without bad steps")
 					}
 				})
@@ -436,7 +436,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 			t.Errorf("%s: got moments %v, want %v", c.options.Name, names, c.moments)
 		}
 		have, _ := b.dev.Memory()
-		// Moments, scalars, and two f64 partial sums of the norm.
+		// The optimizer has its moments, the scalars, and two f64 partial sums of the norm.
 		want := int64(len(c.moments))*b.state.Params.Bytes + partialAt + 2*8
 		if o.Bytes() != want || have-before != want {
 			t.Errorf("%+v: got %d bytes, %d of the device's memory, want %d", c.options, o.Bytes(), have-before, want)
@@ -446,7 +446,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 		if _, after := b.dev.Memory(); after != peak {
 			t.Errorf("a step took %d bytes of device memory", after-peak)
 		}
-		if err := errors.Join(o.Close(), o.Close()); err != nil { // a second Close does nothing
+		if err := errors.Join(o.Close(), o.Close()); err != nil { // a second Close has no effect
 			t.Error(err)
 		}
 		if left, _ := b.dev.Memory(); left != before {
@@ -455,7 +455,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 	}
 }
 
-// scarce allocates only a few buffers, including host memory; further allocations fail.
+// scarce is a device that allocates a few buffers, including host memory. After these, allocations fail.
 type scarce struct {
 	device.Device
 	buffers int
@@ -481,7 +481,7 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", name, err, want)
 		}
 	}
-	for buffers := range 5 { // two moments, scalars and their host twin
+	for buffers := range 5 { // the optimizer needs 4: two moments, scalars and their host twin
 		dev := &scarce{reference.New(), 1000}
 		cache := plan.NewCache(dev)
 		state, err := plan.NewState(cache, b.state.Params)
@@ -512,7 +512,7 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// The expected factors are those of timm: layer_decay ** (number of later layers).
+// The expected factors are those of timm: layer_decay to the power of the number of later layers.
 func TestLayersBehindLearnFaster(t *testing.T) {
 	b := newRig(t, tensor.F32, []int{16}, []int{16}, []int{16}, []int{16})
 	for i := range b.state.Params.Params {

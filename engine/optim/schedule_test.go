@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The expected rates are those of PyTorch's schedulers, computed by hand. Steps count from 0.
+// The expected rates are those of PyTorch's schedulers, computed by hand. The first step is step 0.
 func TestRatesAreThoseOfTheCurve(t *testing.T) {
 	quarter := (1 + math.Sqrt2/2) / 2 // (1 + cos(π/4)) / 2
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 			}
 			for step, want := range c.want {
 				if got := c.schedule.Rate(step); math.Abs(got-want) > 1e-15*c.schedule.Base {
-					// one or two roundings in f64
+					// the tolerance is one or two roundings in f64
 					t.Errorf("step %d: got %.17g, want %.17g", step, got, want)
 				}
 			}
@@ -60,8 +60,8 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 	}
 }
 
-// The expected values come from a Python program that executes the same operations in f64. A fused multiply-add, or
-// another library's cosine or power, would change the last bit.
+// The expected values come from a Python program that performs the same operations in f64. A fused multiply-add would
+// change the last bit. So would the cosine or the power of another library.
 func TestRatesHaveTheSameBitsOnEveryMachine(t *testing.T) {
 	for name, want := range map[string]map[int]float64{
 		"cosine": {6: 0x1.997b5740a965bp-4, 36: 0x1.32380507b4d10p-4, 61: 0x1.15e6a67a426c6p-5,

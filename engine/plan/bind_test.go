@@ -25,7 +25,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer larger.Free()
-	// stranger is another first plan; its parameter layout is another object with equal contents
+	// stranger is another first plan. Its parameter layout is another object with the same contents.
 	stranger, err := Compile(r.cache, g, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		name  string
 		arena device.Region
 		state *State
-		want  string // part of the error; "" for no error
+		want  string // part of the error; "": no error
 	}{
 		{"exactly enough", device.Region{Buffer: larger, Bytes: need}, r.state, ""},
 		{"enough behind other things", device.Region{Buffer: larger, Offset: 256, Bytes: need}, r.state, ""},
@@ -57,7 +57,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			r.batch()
-			r.run(true) // after a refused Bind, the plan keeps its earlier binding
+			r.run(true) // after a refused Bind, the plan must keep its earlier binding
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestPlanBoundAgainComputesTheSame(t *testing.T) {
 	loss, grad := r.outputBytes("loss"), r.gradient("conv2.weight")
 	old := r.arena
 	r.bind()
-	fill(old.Host(), 0) // the plan must no longer use its old arena
+	fill(old.Host(), 0) // the plan must not use its old arena
 	if err := old.Free(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestPlanThatIsNotBoundDoesNotRun(t *testing.T) {
 	}
 }
 
-// faulty is a device whose NewProgram fails after a number of programs.
+// faulty is a device. After a number of programs, its NewProgram fails.
 type faulty struct {
 	device.Device
 	programs int // number of programs before NewProgram fails
@@ -143,7 +143,7 @@ func TestBindThatFailsHalfwayLeavesThePlanUnbound(t *testing.T) {
 	r.close()
 }
 
-// The trainer runs plans of training and of evaluation in turn, in one arena.
+// The trainer runs plans for training and plans for evaluation alternately, in one arena.
 func TestPlansShareAnArena(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 3, 4, tensor.F32, true))
 	eval := r.compile(classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))

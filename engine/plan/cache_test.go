@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counting is a device that counts calls of Compile and closed kernels. If fail is set, Compile fails after the first
+// counting is a device that counts its calls of Compile, and closed kernels. If fail is set, Compile fails after
 // failAfter calls.
 type counting struct {
 	device.Device
@@ -71,7 +71,7 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 	}
 	first := compile(2, nil)
 	one := cache.Len()
-	like := compile(2, first.Params()) // has some kernels in common with the first plan
+	like := compile(2, first.Params()) // has some of its kernels in common with the first plan
 	two := cache.Len()
 	other := compile(3, first.Params())
 	three := cache.Len()
@@ -93,7 +93,7 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 			two-one)
 	}
 	held := cache.Len()
-	l := first.forward[0] // a user that is not a plan requests a kernel of the first plan
+	l := first.forward[0] // another user than a plan also requests a kernel of the first plan
 	if _, err := cache.Compile(l.op, specsOf(l.in), specsOf(l.out)); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestWhatADeviceLacksIsRememberedAndOtherFailuresAreNot(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fail  error
-		asked int // calls of the device's Compile during three requests
+		asked int // calls of the device's Compile for three requests
 	}{
 		{"no such kernel", device.ErrUnsupported, 1},
 		{"a failure that may pass", device.ErrDevice, 3},
@@ -190,7 +190,7 @@ func TestWhatADeviceLacksIsRememberedAndOtherFailuresAreNot(t *testing.T) {
 			if dev.asked != c.asked {
 				t.Errorf("the device was asked %d times, want %d", dev.asked, c.asked)
 			}
-			if err := cache.Close(); err != nil { // the cache holds no kernel
+			if err := cache.Close(); err != nil { // the cache must hold no kernel
 				t.Error(err)
 			}
 		})

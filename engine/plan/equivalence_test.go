@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// network is a composed graph and the values of its inputs.
+// network is a graph and the values of its inputs.
 type network struct {
 	*graph.Graph
 	inputs map[string][]float64
@@ -49,8 +49,8 @@ func compose(t tb, script []int, compute tensor.DType, n int, training bool) net
 	return w
 }
 
-// equalsOracle runs w with the plan of r and with the oracle, and compares every output, gradient and state. run is
-// r.run, or r.microBatch if the copies of parameters are already up to date.
+// equalsOracle runs w with the plan of r and with the oracle. It compares every output, gradient and state. run is
+// r.run. If the copies of parameters are up to date, it can be r.microBatch.
 func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	r.t.Helper()
 	given := map[string][]byte{}
@@ -83,7 +83,7 @@ func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	}
 }
 
-// same requires equal numbers. 0 equals -0, because multiplication by a mask and selection by a mask differ in the sign
+// same requires equal numbers. 0 equals -0, because a product with a mask and a selection by a mask differ in the sign
 // of zero. NaN equals NaN.
 func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	r.t.Helper()
@@ -98,8 +98,8 @@ func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	}
 }
 
-// fusedBatchNorm reports whether op and its decomposition give bit-equal results, if no intermediate tensor is rounded
-// to 16 bits.
+// fusedBatchNorm reports whether op and its decomposition give bit-equal results. It assumes that no intermediate
+// tensor is rounded to 16 bits.
 func fusedBatchNorm(op device.Op) bool {
 	switch o := op.(type) {
 	case device.BatchNormApply:
@@ -114,7 +114,7 @@ func fusedBatchNorm(op device.Op) bool {
 	return false
 }
 
-// anyDevice draws a device: the reference device, or a particular device with random preferences.
+// anyDevice chooses a device at random: the reference device, or a particular device with random preferences.
 func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	if rapid.IntRange(0, 3).Draw(t, "reference device") == 0 {
 		return reference.New()
@@ -139,9 +139,9 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// For all layouts that a device may prefer, the results of a plan must be bit-equal to those of the oracle, and live
-// tensors must not share memory. The second run starts with a used arena, with changed running statistics, and with the
-// copies of parameters from the first run.
+// A device may prefer any layouts. The results of a plan must be bit-equal to those of the oracle, and live tensors
+// must not share memory. A second run starts with other conditions: a used arena, changed running statistics, and the
+// copies of parameters of the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compute := rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F64, tensor.BF16}).Draw(t, "compute")
@@ -153,7 +153,7 @@ func TestPlansEqualTheOracle(t *testing.T) {
 		r.equalsOracle(w, true, r.run)
 		r.equalsOracle(w, true, r.microBatch)
 
-		// Plans for another batch size and for evaluation use the same parameters.
+		// Plans for another batch size, and for evaluation, use the same parameters.
 		for _, training := range []bool{true, false} {
 			w := compose(t, script, compute, other, training)
 			second := r.compile(w.Graph)
@@ -165,16 +165,16 @@ func TestPlansEqualTheOracle(t *testing.T) {
 	})
 }
 
-// tenancy is the lifetime of one tensor according to the launches of a plan. It lasts from the launch that first writes
-// its memory until the launch that last reads it.
+// tenancy is the lifetime of one tensor, according to the launches of a plan. It begins with the launch that first
+// writes the memory of the tensor. It ends with the launch that last reads this memory.
 type tenancy struct {
 	version     *version
 	from, until int
 }
 
-// apart requires that tensors of the arena do not overlap if they are needed at the same time, according to the reads
-// and writes of the launches. If two tensors have the same storage, the second one may overwrite the first one in the
-// launch that reads the first one last.
+// apart requires that tensors of the arena do not overlap if they are needed at the same time. The reads and writes of
+// the launches determine when a tensor is needed. If two tensors have the same storage, the last launch that reads the
+// first one may overwrite it with the second one.
 func (r *rig) apart() {
 	r.t.Helper()
 	var launches []*launch
@@ -182,7 +182,7 @@ func (r *rig) apart() {
 		launches = append(launches, part...)
 	}
 	end := len(launches)
-	// keyed by the storage that the compiler assigned; a reshaped value has the storage of its source
+	// The keys are the storages that the compiler assigned. A reshaped value has the storage of its source.
 	tenants := map[*storage]*tenancy{}
 	note := func(v *version, at int) *tenancy {
 		if v.mem.root().buffer != inArena {
@@ -204,7 +204,7 @@ func (r *rig) apart() {
 		for _, v := range l.out {
 			note(v, i)
 			if i < len(r.plan.prepare) {
-				note(v, end) // several runs use the copies of parameters
+				note(v, end) // later runs use the copies of parameters again
 			}
 		}
 		if l.workspace != nil {
@@ -232,19 +232,19 @@ func (r *rig) apart() {
 	}
 }
 
-// clash reports whether b is written into the memory of a while a is still needed.
+// clash reports whether b is written to the memory of a while a is still needed.
 func clash(a, b *tenancy) bool {
 	x, y := a.version.mem.root(), b.version.mem.root()
 	if x.bytes == 0 || y.bytes == 0 || x.offset >= y.offset+y.bytes || y.offset >= x.offset+x.bytes {
 		return false
 	}
-	if x == y { // b uses the memory of a in place
+	if x == y { // b overwrites a in place
 		return a.from <= b.from && b.from < a.until
 	}
 	return a.from <= b.from && b.from <= a.until
 }
 
-// The storages are random and do not belong to a graph.
+// The storages are random, and belong to no graph.
 func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) *storage {
@@ -299,7 +299,7 @@ func TestAssignFillsTheTightestGap(t *testing.T) {
 			[]int64{0, 0}, 64},
 		{"alive in one launch do not", []storage{{bytes: 64, first: 0, last: 2}, {bytes: 64, first: 2, last: 3}},
 			[]int64{0, 64}, 128},
-		// At launch 5, two gaps are free: 256 bytes of the second storage, and 128 bytes of the fourth. The last
+		// At launch 5, two gaps are free: 256 bytes of the second storage, and 128 bytes of the fourth one. The last
 		// storage, of 128 bytes, must use the smaller gap.
 		{"the tighter of two gaps", []storage{
 			{bytes: 320, first: 0, last: 9}, {bytes: 256, first: 0, last: 4}, {bytes: 192, first: 0, last: 9},

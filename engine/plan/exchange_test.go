@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// syncedGraph returns the graph of twoConvs over n samples, for one of several ranks. number is its rank, and total is
-// the number of samples of all ranks. ranks = 0 means that the ranks do not exchange statistics.
+// syncedGraph returns the graph of twoConvs over n samples, for one of several ranks. number is the rank, and total is
+// the number of samples of all ranks. If ranks is 0, ranks do not exchange statistics.
 func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	t.Helper()
 	return classifierGraph(t, func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
@@ -30,8 +30,8 @@ func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	}, n, 4, tensor.F32, true)
 }
 
-// wire binds the plan with events. The Done events are complete from the start, as if the exchanges had no other
-// participants.
+// wire binds the plan with events. All Done events are complete from the start, as if no other rank took part in the
+// exchanges.
 func (r *rig) wire(insertions ...Insertion) {
 	r.t.Helper()
 	w := Wiring{Gradients: insertions}
@@ -56,7 +56,7 @@ func newEvent(t tb, dev device.Device) device.Event {
 	return e
 }
 
-// newWiredRig is newRig for a graph with exchanges.
+// newWiredRig is newRig for a graph that contains exchanges.
 func newWiredRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	t.Helper()
 	plain := newRig(t, dev, syncedGraph(t, 2, 0, 0, 0)) // creates the state
@@ -155,7 +155,7 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 	}
 }
 
-// Each insertion copies the gradients that should be final, and then overwrites them. If a later launch writes such a
+// Each insertion copies the gradients that should be final, then overwrites them. If a later launch writes such a
 // gradient, the overwritten bytes change. If a later launch reads such a gradient, the result of this launch is wrong.
 func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	for _, synced := range []bool{false, true} {
@@ -226,15 +226,15 @@ func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	}
 }
 
-// The computation of the gradient of x reads the gradients of gamma and beta, so these two must not count as final
-// before it.
+// The launch that computes the gradient of x reads the gradients of gamma and beta. Until then, these two gradients
+// must not count as final.
 func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	r := newRig(t, reference.New(), classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
 	infos := r.plan.Launches()
 	elapsed := make([]time.Duration, len(infos))
 	number := 0
-	at := map[string]time.Duration{} // 1 s times the number of the launch in the backward pass, by name
+	at := map[string]time.Duration{} // number of the launch in the backward pass, as seconds, by name
 	for i, l := range infos {
 		if l.Phase == "backward" {
 			elapsed[i] = time.Second
@@ -258,14 +258,13 @@ func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	}
 }
 
-// A gradient that needs a reorder to its canonical layout must be reordered directly after it is computed, not at the
-// end of the pass.
+// If a gradient needs a reorder to its canonical layout, the reorder must follow directly, not at the end of the pass.
 func TestReorderedGradientsAreFinalEarlyToo(t *testing.T) {
 	dev := openParticular(tasteOfConvs)
 	r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
 	dev.refuse = func(op device.Op, _, out []device.TensorSpec) bool {
-		// from now on, the device refuses weight gradients in a layout that it did not choose
+		// From now on, the device refuses weight gradients in a layout that it has not chosen.
 		_, ok := op.(device.Conv2DDiffWeights)
 		return ok && out[0].Layout != device.Any
 	}
@@ -331,7 +330,7 @@ func TestIdlePlanTakesPartAndHasNoGradients(t *testing.T) {
 	fill(r.arena.Host(), 0xff)
 	mean := r.read(r.state.States, r.state.Params.States[0])
 	gathered := idle.Exchanges()[0].Region
-	// the statistics of rank 0: means, variances
+	// The contents are the statistics of rank 0: means and variances.
 	copy(gathered.Host(), reference.Encode(tensor.F32, []float64{1, 2, 3, 4, 5, 6, 7, 8}))
 	r.input("samples", []float64{3, 0})
 	r.run(true)

@@ -12,17 +12,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// leaves declares the operands of a rule under test. All operands are parameters, so that each gets a gradient.
+// leaves declares the operands of a rule under test. All operands are parameters, so each of them gets a gradient.
 type leaves struct {
 	*graph.Graph
-	samples int  // number of sample ids, for dropout, and of lengths
-	loss    bool // the value holds the losses of rows instead of logits
+	samples int  // number of sample ids (for dropout), and of lengths
+	loss    bool // the value contains the losses of rows, not logits
 }
 
 // param declares a parameter with values in [-1, 1).
 func (l *leaves) param(shape ...int) *graph.Value { return l.in(-1, 1, shape) }
 
-// positive declares a parameter with values in [0.5, 2), for logarithms, roots and divisors.
+// positive declares a parameter with values in [0.5, 2), for logarithms, roots and divisions.
 func (l *leaves) positive(shape ...int) *graph.Value { return l.in(0.5, 2, shape) }
 
 func (l *leaves) in(low, high float64, shape []int) *graph.Value {
@@ -44,14 +44,14 @@ func (l *leaves) frozenNorm(c int) graph.BatchNorm {
 		RunningVar:  l.FrozenState(name+" var", graph.Const(0.5), c)}
 }
 
-// window returns a Window: stride, padding and dilation, for height and width each.
+// window returns a Window from stride, padding and dilation, each for height and width.
 func window(sh, sw, ph, pw, dh, dw int) graph.Window {
 	return graph.Window{Stride: [2]int{sh, sw}, Padding: [2]int{ph, pw}, Dilation: [2]int{dh, dw}}
 }
 
 var unit = window(1, 1, 0, 0, 1, 1)
 
-// ruleCase is a rule under test. build computes a value from parameters only; the test reshapes this value to logits.
+// ruleCase is a rule under test. build computes a value from parameters alone. The test reshapes this value to logits.
 type ruleCase struct {
 	name  string
 	build func(l *leaves) *graph.Value
@@ -176,14 +176,14 @@ var ruleCases = []ruleCase{
 	}},
 }
 
-// batchNormCases returns a case for each combination of ReLU, residual, number of contributions to the gradient, and
-// group size.
+// batchNormCases returns a case for each combination of four choices: ReLU, residual, number of contributions to the
+// gradient, and group size.
 func batchNormCases() []ruleCase {
 	var cases []ruleCase
 	for _, relu := range []bool{false, true} {
 		for _, add := range []bool{false, true} {
 			for readers := 1; readers <= 3; readers++ {
-				for _, group := range []int{0, 2} { // with group 2, the 5 samples form groups of 2, 2 and 1
+				for _, group := range []int{0, 2} { // in groups of 2, the 5 samples form groups of 2, 2 and 1
 					name := fmt.Sprintf("batch norm, relu %v, residual %v, %d contributions, group %d", relu, add,
 						readers, group)
 					cases = append(cases, ruleCase{name, func(l *leaves) *graph.Value {
@@ -278,7 +278,7 @@ func elementWiseCases() []ruleCase {
 	return cases
 }
 
-// differentiate appends a loss and its gradients. All elements of y are the logits of one sample.
+// differentiate appends a loss and its gradients. The elements of y are the logits of one sample.
 func differentiate(g *graph.Graph, y *graph.Value) {
 	n := int(y.Shape.Elements())
 	loss, _ := g.SoftmaxCrossEntropy("loss", g.Reshape("logits", y, 1, n), g.Input("labels", tensor.I32, 1), 0.1)
@@ -286,10 +286,10 @@ func differentiate(g *graph.Graph, y *graph.Value) {
 	g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 }
 
-// The test compares gradients with central differences of the loss in f64. The error of a difference is h²/6 times the
-// third derivative, about 1e-11 here, plus the rounding error of the loss, 1e-16/h = 1e-11, times the scale of at most
-// 100. The largest gradient is of order 1, so the tolerance of 1e-7 exceeds both errors. Mistakes in a rule cause
-// larger errors. No operand is within h of a kink, because the values are fixed.
+// The test compares gradients with central differences of the loss in f64. A difference has two errors. The first one
+// is h²/6 times the third derivative, about 1e-11 here. The second one is the rounding error of the loss, 1e-16/h =
+// 1e-11, times a scale of at most 100. The largest gradient is of order 1, so the tolerance of 1e-7 exceeds both
+// errors. Mistakes in a rule cause larger errors. The values are fixed, and none of them is within h of a kink.
 func TestRulesEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-7
 	seen := map[string]bool{}
@@ -367,7 +367,7 @@ func TestRulesEqualFiniteDifferences(t *testing.T) {
 	}
 }
 
-// optional writes an input if the plan has it.
+// optional writes an input, unless the plan lacks it.
 func (r *rig) optional(name string, v []float64) {
 	r.t.Helper()
 	if _, _, err := r.plan.Input(name); err == nil {
@@ -375,8 +375,8 @@ func (r *rig) optional(name string, v []float64) {
 	}
 }
 
-// mixedCases have activations of type compute. Parameters and their gradients are f32 if compute is bf16, and f64 if
-// compute is f64.
+// mixedCases are rules whose activations have the type compute. Parameters and gradients are f32 if compute is bf16,
+// and f64 if compute is f64.
 var mixedCases = []struct {
 	name  string
 	build func(l *leaves, x *graph.Value, compute tensor.DType) *graph.Value // x has shape (4, 3, 4, 4)
@@ -407,7 +407,7 @@ var mixedCases = []struct {
 	}},
 }
 
-// The results are compared with those of the same graph in f64. A bf16 number has 8 significant bits, so each stored
+// The test compares gradients with those of the same graph in f64. A bf16 number has 8 significant bits, so each stored
 // tensor has an error of up to 2⁻⁹ of its norm. A few such tensors are between a parameter and the loss, so 2 % covers
 // their errors. A missing factor or contribution causes an error above 2 %.
 func TestGradientsInBF16AreThoseOfF64(t *testing.T) {

@@ -25,8 +25,8 @@ func (r *rig) moved() []string {
 	return names
 }
 
-// residualChain builds a chain of convolutions, normalisations and a residual, in which every op can keep the layouts
-// that it prefers.
+// residualChain builds a chain of convolutions, normalisations and a residual. Every op in it can keep the layouts that
+// it prefers.
 func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 3, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -35,7 +35,7 @@ func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// imagesLast is a layout preference (taste): channels-last images, and every other operand in its current layout.
+// imagesLast is a layout preference. Images are channels-last, and every other operand keeps its layout.
 func imagesLast(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
 	case device.Conv2D, device.Conv2DDiffSrc:
@@ -93,7 +93,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 		{name: "gradients of weights that the kernel cannot write plain", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffWeights); ok && out {
-					return reversedPadded // the canonical layout; the forward pass then needs copies
+					return reversedPadded // the canonical layout, so the forward pass needs copies
 				}
 				return imagesLast(op, out, i, have)
 			},
@@ -104,11 +104,11 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.ImageNormalize)
 				return ok && out[0].Layout >= device.FirstPrivate
 			},
-			want: []string{"forward reorder normalize"}}, // one reorder serves the forward pass and the weight gradient
+			want: []string{"forward reorder normalize"}}, // the forward pass and the weight gradient use one reorder
 		{name: "a gradient that cannot lie as its value", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffSrc); ok && out {
-					return reversed // only where the planner leaves the choice
+					return reversed // only if the planner leaves the choice
 				}
 				return imagesLast(op, out, i, have)
 			},
@@ -116,7 +116,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.Conv2DDiffSrc)
 				return ok && out[0].Layout == channelsLast
 			},
-			want: nil}, // the gradient of BatchNorm accepts the tensor in its current layout
+			want: nil}, // the gradient of BatchNorm accepts the tensor in its present layout
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openParticular(c.taste)
@@ -143,7 +143,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 	}
 }
 
-// A kernel must overwrite an operand that no later launch reads, if the device allows it.
+// If no later launch reads an operand, a kernel must overwrite it, provided that the device allows this.
 func TestSharingInPlaceSavesMemoryAndChangesNothing(t *testing.T) {
 	arenas := map[bool]int64{}
 	var losses []float64
@@ -165,7 +165,7 @@ func TestSharingInPlaceSavesMemoryAndChangesNothing(t *testing.T) {
 	}
 }
 
-// sharing is a kernel that allows pairs of an output and an input to share memory.
+// sharing is a kernel. It allows certain pairs of an output and an input to share memory.
 type sharing struct {
 	device.Kernel
 	pairs []device.Alias
@@ -193,8 +193,8 @@ func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	}
 }
 
-// b is a reshaped view of a with the same number of elements, and is broadcast to the shape of a. The kernel must not
-// overwrite a, because it also reads this memory as b.
+// b is a reshaped view of a, with the same number of elements, and Add broadcasts it to the shape of a. The kernel must
+// not overwrite a, because it also reads this memory as b.
 func TestOperandReadTwiceIsNotOverwritten(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		a := g.Unary("a", device.Exp, g.Input("x", tensor.F32, 1, 3))
@@ -227,8 +227,8 @@ func TestEvaluationUsesTheLayoutsOfTraining(t *testing.T) {
 	}
 }
 
-// Weight gradients must be written in the layout of the parameters, even if the device would choose another layout for
-// another batch size.
+// Weight gradients must have the layout of the parameters, even if the device would choose another layout for another
+// batch size.
 func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	d := openParticular(tasteOfConvs)
 	r := newRig(t, d, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
@@ -246,7 +246,7 @@ func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	}
 }
 
-// A model that is only evaluated has no gradients that determine the layouts of its parameters.
+// If a model is only evaluated, no gradients determine the layouts of its parameters.
 func TestFirstPlanWithoutGradientsKeepsParametersPlain(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))
 	defer r.close()

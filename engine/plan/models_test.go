@@ -20,8 +20,8 @@ import (
 
 const classes = 5
 
-// classifierGraph returns the graph of a model with its loss, for n images of size·size pixels. If training is set, the
-// graph also contains gradients.
+// classifierGraph returns the graph of a model with its loss, for n images of size·size pixels. If training is set, it
+// also contains the gradients.
 func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.DType, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -74,16 +74,16 @@ func (r *rig) batch() {
 
 var small = simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}, Dropout: 0.3})
 
-// The smallest ResNets that contain every kind of block: with and without a projection, and with kernels of both
-// widths.
+// These are the smallest ResNets that contain every kind of block: with and without a projection, and with kernels of
+// both widths.
 var (
 	tinyBasic      = resnet.Build(resnet.Depth{Blocks: [4]int{1, 1, 0, 0}}, resnet.Options{CIFARStem: true})
 	tinyBottleneck = resnet.Build(resnet.Depth{Blocks: [4]int{2, 0, 0, 0}, Bottleneck: true}, resnet.Options{})
 )
 
 // The test moves each parameter along one random direction of length 1, so that all elements affect the loss. The
-// tolerance is relative to the norm of the gradient. It is larger than in TestRulesEqualFiniteDifferences, because a
-// ReLU may change its sign within h.
+// tolerance is relative to the norm of the gradient. It is larger than that of TestRulesEqualFiniteDifferences, because
+// a ReLU may change its sign within h.
 func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-6
 	for _, c := range []struct {
@@ -146,8 +146,8 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// twoBlocks contains all variants of a fused normalisation: with and without ReLU, with and without a residual, and
-// with one or two contributions to its gradient.
+// twoBlocks contains all variants of a fused normalisation: with and without ReLU, and with and without a residual. Its
+// gradient has one or two contributions.
 func twoBlocks(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn0", net.Conv2D("conv0", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 	for i, channels := range []int{4, 6} {
@@ -214,7 +214,7 @@ func TestDecomposedOpsGiveTheSameGradients(t *testing.T) {
 			}
 			r.batch()
 			r.run(true)
-			if got, want := r.loss(), fused.loss(); math.Abs(got-want) > 1e-12*want { // f64 additions in another order
+			if got, want := r.loss(), fused.loss(); math.Abs(got-want) > 1e-12*want { // sums of f64 in another order
 				t.Errorf("loss: got %.15g, want %.15g", got, want)
 			}
 			for _, p := range fused.state.Params.Params {
@@ -230,7 +230,7 @@ func TestOpThatNothingReplacesIsAnErrorNamingTheNode(t *testing.T) {
 	g := classifierGraph(t, small, 2, 8, tensor.F32, true)
 	for node, refuse := range map[string]func(device.Op) bool{
 		"block0.conv1": func(op device.Op) bool { return op.Kind() == "conv2d" },
-		// its decomposition needs batch_norm_apply, too
+		// its decomposition also needs batch_norm_apply
 		"block0.bn1": func(op device.Op) bool { return op.Kind() == "batch_norm_apply" },
 		"pool":       func(op device.Op) bool { return op.Kind() == "global_avg_pool" || op.Kind() == "reduce" },
 	} {

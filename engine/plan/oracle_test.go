@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// oracle runs a graph without a plan, node after node on the reference device. Every tensor is plain and has its own
-// memory. A plan may share memory, and may fuse, reorder or leave out nodes, but its results must be the same.
+// oracle runs a graph without a plan, one node after the other, on the reference device. Every tensor is plain and has
+// its own memory. A plan may share memory, and may fuse, reorder or omit nodes, but its results must be the same.
 type oracle struct {
 	dev    *reference.Device
 	stream device.Stream
@@ -17,7 +17,7 @@ type oracle struct {
 	all    []device.Buffer
 }
 
-// newOracle computes every value of g. given holds the inputs, parameters and states by name.
+// newOracle computes every value of g. given contains the inputs, parameters and states by name.
 func newOracle(t tb, g *graph.Graph, given map[string][]byte) *oracle {
 	t.Helper()
 	o := &oracle{dev: reference.New(), values: map[*graph.Value]device.Buffer{}}
@@ -88,5 +88,5 @@ func (o *oracle) node(n *graph.Node) error {
 	return errors.Join(o.stream.Run(prog), prog.Close(), k.Close())
 }
 
-// bytes returns a value in plain layout. For a state it returns the value after the run.
+// bytes returns a value in plain layout. For a state, this is the value after the run.
 func (o *oracle) bytes(v *graph.Value) []byte { return o.values[v].Host() }

@@ -13,34 +13,35 @@ import (
 )
 
 // particular is a device that prefers private layouts. Its kernels convert operands to plain layout, run the kernels of
-// the reference device, and convert the results back. The results are bit-equal to those of the reference device if
-// every operand has the layout that its kernel requires, and if no launch overwrites a live operand. A violation of the
-// contract of package device is an error.
+// the reference device, and convert the results back. The results are bit-equal to those of the reference device under
+// two conditions. Every operand must have the layout that its kernel requires, and no launch may overwrite a live
+// operand. If the caller violates the contract of package device, this is an error.
 type particular struct {
-	device.Device // device memory, host memory, events
+	device.Device // memory and events
 	compute       *reference.Device
 
-	// taste returns the layout that a kernel of op requires for operand i, which is an output if out is set. have is
-	// the current layout of the operand, or Any if the planner leaves the choice. The result is a private layout,
-	// Plain, or have.
+	// taste returns the layout that a kernel of op requires for operand i. If out is set, the operand is an output.
+	// have is the present layout of the operand, or Any if the planner leaves the choice. The result is a private
+	// layout, Plain, or have.
 	taste func(op device.Op, out bool, i int, have device.Layout) device.Layout
 	// refuse reports whether the device refuses an op with these specs. The specs contain the requested layouts.
 	refuse func(op device.Op, in, out []device.TensorSpec) bool
-	// If inPlace is set, every output may share memory with every input of equal size, because kernels read all inputs
-	// before they write an output.
+	// If inPlace is set, every output may share memory with every input of the same size. This is possible because
+	// kernels read all inputs before they write an output.
 	inPlace bool
-	// workspace is the scratch memory of every kernel in bytes. It contains arbitrary bytes at each launch.
+	// workspace is the size of the scratch memory of every kernel, in bytes. At each launch, this memory contains
+	// arbitrary bytes.
 	workspace int64
 }
 
-// newParticular returns a device that accepts every layout until its fields are changed.
+// newParticular returns a device that accepts every layout, until the test changes its fields.
 func newParticular() *particular {
 	return &particular{Device: reference.New(), compute: reference.New(),
 		taste:  func(_ device.Op, _ bool, _ int, have device.Layout) device.Layout { return have },
 		refuse: func(device.Op, []device.TensorSpec, []device.TensorSpec) bool { return false }}
 }
 
-// The private layouts.
+// These are the private layouts.
 const (
 	channelsLast = device.FirstPrivate + iota // dimension 1 innermost, padded to a multiple of 4
 	reversed                                  // dimensions from last to first
@@ -54,7 +55,7 @@ func (*particular) LayoutName(l device.Layout) string {
 	return [...]string{"channels-last", "reversed", "reversed-padded"}[l-device.FirstPrivate]
 }
 
-// physical returns the order of dimensions in memory for a private layout, and their extents in memory.
+// physical returns the order and the extents of the dimensions in memory, for a private layout.
 func physical(l device.Layout, shape tensor.Shape) (order, extents []int) {
 	pad := 1
 	for d := range shape {
@@ -90,7 +91,7 @@ func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 		Bytes: tensor.Shape(extents).Elements() * s.DType.Size()}
 }
 
-// elementOffsets returns the byte offset of each element in the layout of s. Elements are in row-major order.
+// elementOffsets returns the byte offset of each element in the layout of s. The elements are in row-major order.
 func elementOffsets(s device.TensorSpec) []int64 {
 	order, extents := physical(s.Layout, s.Shape)
 	strides := make([]int64, len(order))
@@ -123,7 +124,7 @@ func arrange(dst, plain []byte, s device.TensorSpec) {
 	}
 }
 
-// straighten copies a tensor in the layout of s to plain layout. Padding that is not zero is an error.
+// straighten copies a tensor from the layout of s to plain layout. If padding is not zero, it returns an error.
 func straighten(plain, src []byte, s device.TensorSpec) error {
 	if s.Layout == device.Plain {
 		copy(plain, src)
@@ -140,7 +141,7 @@ func straighten(plain, src []byte, s device.TensorSpec) error {
 	return nil
 }
 
-// particularKernel is a kernel of the reference device with operands in other layouts.
+// particularKernel is a kernel of the reference device whose operands have other layouts.
 type particularKernel struct {
 	device.Kernel
 	op      device.Op
@@ -201,7 +202,7 @@ func (d *particular) Compile(op device.Op, in, out []device.TensorSpec) (device.
 	return k, nil
 }
 
-// plainly returns s as the reference device expects it: in plain layout.
+// plainly returns s as the reference device needs it: in plain layout.
 func plainly(s device.TensorSpec) device.TensorSpec {
 	if s.DType == tensor.Opaque {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
@@ -232,7 +233,7 @@ func (k *particularKernel) InPlace() []device.Alias {
 type particularProgram struct {
 	launches []*device.Launch
 	inner    []device.Program
-	copies   [][]device.Region // for each launch: inputs, then outputs
+	copies   [][]device.Region // inputs, then outputs, of each launch
 }
 
 func (d *particular) NewProgram(steps []device.Step) (device.Program, error) {
@@ -272,8 +273,8 @@ func (d *particular) add(p *particularProgram, l *device.Launch) error {
 	return err
 }
 
-// check returns an error unless the regions have the sizes that the kernel requires. Regions may overlap only if the op
-// requires it or the kernel allows it.
+// check returns an error unless each region has the size that the kernel requires. Regions may overlap only if the op
+// requires this or the kernel allows it.
 func (k *particularKernel) check(l *device.Launch) error {
 	overlap := func(a, b device.Region) bool {
 		return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes &&
@@ -327,7 +328,7 @@ func (p *particularProgram) Close() error {
 	return errors.Join(errs...)
 }
 
-// particularStream copies on the device that owns the memory, and computes on the reference device.
+// particularStream copies on the device that has the memory, and computes on the reference device.
 type particularStream struct {
 	device.Stream
 	compute device.Stream
@@ -385,8 +386,8 @@ func fill(b []byte, with byte) {
 // Close implements device.Device.
 func (d *particular) Close() error { return errors.Join(d.Device.Close(), d.compute.Close()) }
 
-// moody returns a random layout preference. It always gives the same layout for the same operand of the same op. In one
-// of four cases, it accepts the current layout.
+// moody returns a random layout preference. For the same operand of the same op, it always gives the same layout. In
+// one of four cases, this is the present layout.
 func moody(seed uint64) func(device.Op, bool, int, device.Layout) device.Layout {
 	return func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 		h := fnv.New64a()

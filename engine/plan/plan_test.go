@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// twoConvs builds a network with all cases that a plan distinguishes. It has a convolution that needs no gradient of
-// its source, a convolution that needs one, a normalisation between them, and a pooling with saved state.
+// twoConvs builds a network with all cases that a plan distinguishes. One convolution needs no gradient of its source,
+// and one needs it. There are also a normalisation between them, and a pooling with saved state.
 func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -29,7 +29,7 @@ func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// tasteOfConvs is the layout preference of a device that requires channels-last images and reversed weights, and that
+// tasteOfConvs is the layout preference of a device that requires channels-last images and reversed weights. The device
 // writes weight gradients reversed and padded.
 func tasteOfConvs(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
@@ -88,8 +88,8 @@ func TestPlanIsReadable(t *testing.T) {
 	}
 }
 
-// A gradient is in the flat buffer, at the offset of its parameter. An output is in the memory that the host reads. A
-// value that is both must be copied.
+// A gradient is in the flat buffer, at the offset of its parameter. An output is in memory that the host reads. A value
+// that is both must be copied.
 func TestGradientsMayBeOutputs(t *testing.T) {
 	for name, dev := range map[string]device.Device{
 		"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
@@ -130,7 +130,7 @@ func TestWriterThatFailsIsReported(t *testing.T) {
 	if _, err := r.plan.WriteTo(&all); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{0, all.Len() / 2, all.Len() - 1} { // the last write is the summary line
+	for _, n := range []int{0, all.Len() / 2, all.Len() - 1} { // the last write is the line with the summary
 		if _, err := r.plan.WriteTo(&full{n}); err == nil {
 			t.Errorf("a writer that takes %d of %d bytes: no error", n, all.Len())
 		}
@@ -196,7 +196,7 @@ func TestEvaluationHasNoBackwardPass(t *testing.T) {
 	r := newRig(t, reference.New(), classifierGraph(t, small, 2, 8, tensor.F32, false))
 	defer r.close()
 	r.batch()
-	r.run(true) // the backward pass is empty
+	r.run(true) // the backward pass has no launches
 	for _, l := range r.plan.Launches() {
 		if l.Phase == "backward" {
 			t.Errorf("%s in the backward pass", l.Name)

@@ -11,9 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// composer builds a network from a script, a list of numbers. Each node reads any of the existing values, so the
-// forward and the backward pass read a value any number of times, in any order. The same script gives the same
-// parameters for any number of samples, in training and in evaluation.
+// composer builds a network from a script, which is a list of numbers. Each node reads any of the existing values. Both
+// passes can therefore read a value any number of times, in any order. The same script gives the same parameters for
+// any number of samples, in training and in evaluation.
 type composer struct {
 	*graph.Graph
 	script  []int
@@ -29,8 +29,8 @@ type composer struct {
 // scripts generates scripts that are long enough for the largest networks. rapid shrinks their numbers towards zero.
 func scripts() *rapid.Generator[[]int] { return rapid.SliceOfN(rapid.IntRange(0, 59), 100, 100) }
 
-// choose returns a number in low … high, determined by the next number of the script. After the end of the script, it
-// returns low.
+// choose returns a number from low to high, which the next number of the script determines. After the end of the
+// script, it returns low.
 func (c *composer) choose(low, high int) int {
 	if len(c.script) == 0 {
 		return low
@@ -54,7 +54,7 @@ func (c *composer) take(i int) *graph.Value {
 	return c.images[i]
 }
 
-// like chooses an image with x's shape, which may be x itself.
+// like chooses an image that has the shape of x. It may choose x itself.
 func (c *composer) like(x *graph.Value) *graph.Value {
 	var same []int
 	for i, v := range c.images {
@@ -102,7 +102,7 @@ func (c *composer) classifier(training bool) {
 	}
 }
 
-// kinds lists the layers of a network. add returns nil if x does not suit the layer.
+// kinds lists the layers of a network. If x does not suit a layer, add returns nil.
 var kinds = []struct {
 	name string
 	add  func(c *composer, name string, x *graph.Value, training bool) *graph.Value
@@ -162,7 +162,7 @@ var kinds = []struct {
 	}},
 }
 
-// as returns a parameter in the compute type.
+// as returns p in the compute type.
 func (c *composer) as(p *graph.Value) *graph.Value {
 	if p.DType == c.compute {
 		return p
@@ -190,7 +190,7 @@ func (c *composer) conv(name string, x *graph.Value, _ bool) *graph.Value {
 	}
 	w := c.param(c.choose(1, 5), x.Shape[1], c.choose(1, 3), c.choose(1, 3))
 	if !fits(w) {
-		return c.Conv2D(name, x, c.param(2, x.Shape[1], 1, 1), nil, win, 1) // w stays a parameter without a gradient
+		return c.Conv2D(name, x, c.param(2, x.Shape[1], 1, 1), nil, win, 1) // w remains a parameter without a gradient
 	}
 	c.weights = append(c.weights, w)
 	if c.flip() {

@@ -18,7 +18,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// rig is a compiled graph with the memory to run it.
+// rig is a compiled graph, with the memory to run it.
 type rig struct {
 	t      tb
 	dev    device.Device
@@ -30,7 +30,7 @@ type rig struct {
 	inputs map[string][]byte // written before each run, because several plans may use one arena
 }
 
-// newRig compiles g as the first plan of a model, and gives each parameter and state different values.
+// newRig compiles g as the first plan of a model. It gives each parameter and each state different values.
 func newRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	t.Helper()
 	r := &rig{t: t, dev: dev, cache: NewCache(dev), inputs: map[string][]byte{}}
@@ -54,7 +54,7 @@ func newRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	return r
 }
 
-// bind binds the plan to an arena that has exactly the required size.
+// bind binds the plan to an arena of exactly the required size.
 func (r *rig) bind() {
 	r.t.Helper()
 	arena, err := r.dev.Alloc(r.plan.ArenaBytes())
@@ -107,8 +107,8 @@ func (r *rig) close() {
 	}
 }
 
-// initial returns the initial values of a parameter. They follow its Init, but constants are varied a little, so that
-// no value is exactly 0 or 1.
+// initial returns the initial values of a parameter. They follow its Init, but constants vary a little, so that no
+// value is exactly 0 or 1.
 func initial(p ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(7, p.Name)
@@ -158,7 +158,7 @@ func (r *rig) gradient(name string) []float64 {
 	return r.read(r.state.Grads, r.state.Params.Params[i])
 }
 
-// input sets an input for later runs. Values for integer types are whole numbers.
+// input sets an input for later runs. For integer types, values must be whole numbers.
 func (r *rig) input(name string, v []float64) {
 	r.t.Helper()
 	at, spec, err := r.plan.Input(name)
@@ -190,7 +190,7 @@ func (r *rig) output(name string) []float64 {
 	return reference.Decode(spec.DType, r.outputBytes(name))
 }
 
-// run prepares the copies of parameters, then runs the forward pass, and the backward pass if backward is set.
+// run prepares the copies of parameters and runs the forward pass. If backward is set, it also runs the backward pass.
 func (r *rig) run(backward bool) {
 	r.t.Helper()
 	if err := r.plan.Prepare(r.stream); err != nil {
@@ -199,8 +199,8 @@ func (r *rig) run(backward bool) {
 	r.microBatch(backward)
 }
 
-// microBatch writes the inputs and runs the forward pass, and the backward pass if backward is set. It uses the
-// existing copies of parameters.
+// microBatch writes the inputs and runs the forward pass. If backward is set, it also runs the backward pass. It uses
+// the existing copies of parameters.
 func (r *rig) microBatch(backward bool) {
 	r.t.Helper()
 	for name, b := range r.inputs {
@@ -223,7 +223,7 @@ func (r *rig) microBatch(backward bool) {
 	}
 }
 
-// loss returns the sum of output "loss".
+// loss returns the sum of the output "loss".
 func (r *rig) loss() float64 {
 	r.t.Helper()
 	total := 0.0

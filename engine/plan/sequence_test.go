@@ -15,7 +15,7 @@ import (
 type roomy struct {
 	device.Device
 	bytes      int64
-	workspaces []int64 // of the launches of the last program
+	workspaces []int64 // those of the launches of the last program
 }
 
 type roomyKernel struct {

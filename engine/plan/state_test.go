@@ -36,7 +36,8 @@ func TestStateIsReadAsItWasWrittenWhateverTheLayout(t *testing.T) {
 				defer r.close()
 				params := r.state.Params
 				for name, flat := range map[string]device.Buffer{"values": r.state.Values, "gradients": r.state.Grads} {
-					// Write zeroes the padding inside a tensor, and leaves the bytes between tensors unchanged
+					// Write must set the padding inside a tensor to zero, and must not change the bytes between
+					// tensors.
 					fill(flat.Host(), 0xEE)
 					for i, p := range params.Params {
 						r.write(flat, p, numbered(p, i))
@@ -71,7 +72,7 @@ func TestHostDataOfTheWrongSizeIsRefused(t *testing.T) {
 	defer r.close()
 	i, _ := r.state.Params.Find("conv1.weight")
 	p := r.state.Params.Params[i]
-	for _, n := range []int{0, 431, 433, 864} { // (4, 3, 3, 3) of f32 is 432 bytes
+	for _, n := range []int{0, 431, 433, 864} { // a tensor (4, 3, 3, 3) of f32 has 432 bytes
 		for name, err := range map[string]error{"write": r.state.Write(r.state.Values, p, make([]byte, n)),
 			"read": r.state.Read(r.state.Values, p, make([]byte, n))} {
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("conv1.weight: got %d bytes, want 432", n)) {
@@ -101,7 +102,7 @@ func TestNewStateIsZeroAndKnowsItsBytes(t *testing.T) {
 					t.Errorf("%s: not zero", name)
 				}
 			}
-			largest := int64(6 * 4 * 3 * 3 * 4) // conv2.weight, plain
+			largest := int64(6 * 4 * 3 * 3 * 4) // conv2.weight in plain layout
 			want := 2*p.Params().Bytes + p.Params().StateBytes + largest
 			if have, _ := dev.Memory(); s.Bytes() != want || have != want {
 				t.Errorf("got %d bytes and %d of the device's memory, want %d", s.Bytes(), have, want)
@@ -148,13 +149,13 @@ func TestStateThatDoesNotFitTakesNothing(t *testing.T) {
 		if !errors.Is(err, device.ErrOutOfMemory) || s != nil {
 			t.Errorf("%d bytes: got %v, want ErrOutOfMemory and no state", limit, err)
 		}
-		if err := errors.Join(cache.Close(), dev.Close()); err != nil { // Close fails while memory is allocated
+		if err := errors.Join(cache.Close(), dev.Close()); err != nil { // if memory is still allocated, Close fails
 			t.Errorf("%d bytes: %v", limit, err)
 		}
 	}
 }
 
-// Read must also free the workspace of its reorder.
+// Read must also free the workspace that its reorder needs.
 func TestReadingTakesNoMemoryForLong(t *testing.T) {
 	d := openParticular(tasteOfConvs)
 	d.workspace = 128

@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// tokens declares an input of token ids, for 2 samples of 3 positions. The ids are below 4.
+// tokens declares an input of token ids below 4, for 2 samples of 3 positions.
 func (l *leaves) tokens() *graph.Value { return l.Input("tokens", tensor.I32, 2, 3) }
 
-// attention appends an attention layer: it adds the operands that op needs to q, k and v.
+// attention appends an attention layer. It adds the operands that op needs in addition to q, k and v.
 func (l *leaves) attention(op graph.AttentionOp, n, t, c int) *graph.Value {
 	l.samples = n
 	var lengths, ids, key *graph.Value
@@ -67,14 +67,15 @@ func transformerRules() []ruleCase {
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			// the gradient of sum also contributes to the gradient of w, so no op may overwrite the gradient of sum
+			// The gradient of sum also contributes to the gradient of w. No op may therefore overwrite the gradient of
+			// sum.
 			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
 			return l.Concat("y", 0, l.Reshape("rows", x, 6, 4), sum)
 		}},
 	}
-	for readers := range 3 { // number of readers of the sum; y has a reader in all cases but the last
+	for readers := range 3 { // number of readers of the sum
 		for _, y := range []bool{true, false} {
 			if readers == 0 && !y {
 				continue
@@ -115,8 +116,8 @@ func transformerRules() []ruleCase {
 	}})
 }
 
-// Tied embeddings must need only one gradient buffer: the gradient of the embedding is added to the gradient of the
-// classifier in place.
+// Tied embeddings must need only one gradient buffer. The gradient of the embedding is added to that of the classifier
+// in place.
 func TestTiedEmbeddingsAccumulate(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		w := g.Param("w", graph.Normal(1), 50, 4)
@@ -139,7 +140,7 @@ func TestTiedEmbeddingsAccumulate(t *testing.T) {
 	}
 }
 
-// block appends a small transformer that contains every fused op. The loss is the sum over rows.
+// block appends a small transformer with every fused op. The loss is the sum over rows.
 func block(g *graph.Graph, compute tensor.DType) {
 	const n, t, c, v = 2, 5, 8, 11
 	param := func(name string, shape ...int) *graph.Value { return g.Param(name, graph.Uniform(1), shape...) }
@@ -164,8 +165,8 @@ func block(g *graph.Graph, compute tensor.DType) {
 	g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 }
 
-// Decompositions compute the same function with f64 operations in another order. The tolerance of 1e-12 covers the
-// rounding of a few hundred operations.
+// Decompositions compute the same functions, but their f64 operations have another order. The tolerance of 1e-12 covers
+// the rounding of a few hundred operations.
 func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 	run := func(refuse func(device.Op) bool) map[string][]float64 {
 		g, err := graph.Build(func(g *graph.Graph) {
@@ -223,9 +224,9 @@ func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 	}
 }
 
-// composedAttention computes Attention by simple ops, for one sample and one head at a time. visible (N, H, T, T) is 0
-// where a query attends to a key, else a large negative number. valid (N, T, 1) is 1 for positions below the length,
-// else 0.
+// composedAttention computes Attention with simple ops, for one sample and one head at a time. visible (N, H, T, T) is
+// 0 where a query attends to a key, otherwise a large negative number. valid (N, T, 1) is 1 for positions below the
+// length, otherwise 0.
 func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid *graph.Value) *graph.Value {
 	n, t, c := qkv.Shape[0], qkv.Shape[1], qkv.Shape[2]/3
 	d := c / op.Heads
@@ -251,8 +252,8 @@ func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid
 	return g.Binary("y", device.Mul, g.Concat("samples", 0, samples...), valid)
 }
 
-// The composition sums in another order than the op. The tolerance of 1e-12 covers the rounding of a few hundred f64
-// additions per gradient.
+// The composition adds in another order than the op. The tolerance of 1e-12 covers the rounding of a few hundred f64
+// additions for each gradient.
 func TestAttentionEqualsItsDecomposition(t *testing.T) {
 	for _, s := range []struct {
 		t       int

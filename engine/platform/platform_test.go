@@ -21,8 +21,8 @@ func TestALockExcludesEveryOtherOpenFile(t *testing.T) {
 	if err := TryLock(second); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second lock: got %v, want %v", err, ErrLocked)
 	}
-	// On Windows, other processes cannot read locked bytes. TryLock locks a byte beyond the end of the file, so the
-	// contents must stay readable.
+	// On Windows, other processes cannot read locked bytes. TryLock therefore locks a byte beyond the end of the file,
+	// and the contents must remain readable.
 	if text, err := os.ReadFile(path); string(text) != "contents" || err != nil {
 		t.Errorf("a locked file: got %q, %v, want its contents", text, err)
 	}
@@ -98,7 +98,7 @@ func TestProcessTimeGrowsWithWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The clock of Windows advances in steps of 16 ms.
+	// The clock of Windows advances in steps of 16 ms, so the test waits for a change.
 	for began := time.Now(); ; {
 		after, err := ProcessTime()
 		if err != nil {
@@ -118,7 +118,7 @@ func TestFileSystemsAreRecognised(t *testing.T) {
 		t.Skip("file systems are recognised on Linux only")
 	}
 	for dir, want := range map[string]FileSystem{
-		"/proc":    {}, // its times do not follow its contents
+		"/proc":    {}, // the times of its files do not follow their contents
 		"/dev/shm": {Name: "tmpfs", FolderTimes: true, Local: true},
 	} {
 		f, err := os.Open(dir)

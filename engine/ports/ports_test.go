@@ -36,7 +36,7 @@ func TestOnlyFreePortsOfTheRange(t *testing.T) {
 		!errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v, want a FullError", err)
 	}
-	// an address that this machine does not have (RFC 5737) is not a matter of ports
+	// This machine lacks the address (RFC 5737), so the error must not be a FullError.
 	if _, err := (Range{port, port + 1}).Listen(t.Context(), none, "192.0.2.1"); err == nil || errors.As(err, &full) {
 		t.Errorf("got %v, want the error of the address", err)
 	}

@@ -31,8 +31,8 @@ func TestEachLine(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space, and its zeros contain no line end. With a line end in every 200 MiB, no line alone
-// is longer than the limit.
+// A sparse file needs no disk space, and its zeros contain no line end. If there is a line end in every 200 MiB, no
+// single line exceeds the limit.
 func TestEachLineRefusesASparseFile(t *testing.T) {
 	for name, every := range map[string]int64{"one line": 60 << 30, "many lines": 200 << 20} {
 		path := filepath.Join(t.TempDir(), "lines")
@@ -60,8 +60,8 @@ func TestEachLineRefusesASparseFile(t *testing.T) {
 	}
 }
 
-// TestReadRefusesTooMuch uses a sparse file, which needs no disk space. Reading the whole file would exhaust the
-// memory.
+// TestReadRefusesTooMuch uses a sparse file, which needs no disk space. If Read read the whole file, the memory would
+// not suffice.
 func TestReadRefusesTooMuch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("12345678"), 0o644); err != nil {
@@ -80,7 +80,7 @@ func TestReadRefusesTooMuch(t *testing.T) {
 	}
 }
 
-// TestPipesAreNotWrittenTo also covers a pipe that another process reads, for which opening would succeed.
+// TestPipesAreNotWrittenTo also uses a pipe that another process reads. Opening this pipe would succeed.
 func TestPipesAreNotWrittenTo(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := needtest.MakePipe(pipe); err != nil {

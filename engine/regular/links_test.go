@@ -24,9 +24,9 @@ func TestStayIn(t *testing.T) {
 		{"logs/upwards", "../../secret", false},
 		{"logs/deep/er", "../../../secret", false},
 		{"logs/loop", "loop", false},
-		{"logs/folder", "../elsewhere", false}, // StayIn does not examine its files
-		{"linked", "elsewhere", true},          // StayIn examines the files of a folder that it is given
-		{"elsewhere/absolute", secret, true},   // no given folder contains it
+		{"logs/folder", "../elsewhere", false}, // StayIn does not examine the files of this folder
+		{"linked", "elsewhere", true},          // StayIn examines the files of a given folder
+		{"elsewhere/absolute", secret, true},   // no given folder contains the target
 		{"file of its own", secret, false},
 	} {
 		dir := filepath.Join(top, "run")
@@ -56,7 +56,7 @@ func TestStayIn(t *testing.T) {
 	}
 }
 
-// The error of a folder that cannot be read is not about links.
+// If a folder cannot be read, the error must not be an error about links.
 func TestStayInTellsLinksFromOtherFaults(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
@@ -72,7 +72,7 @@ func TestStayInTellsLinksFromOtherFaults(t *testing.T) {
 	}
 }
 
-// TestReopenFollowsNoLink: neither to a file of another folder, nor to a file that would be created there.
+// The test creates two links: to a file of another folder, and to a path where a file could be created.
 func TestReopenFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")
@@ -87,7 +87,7 @@ func TestReopenFollowsNoLink(t *testing.T) {
 		if err := os.Symlink(victim, path); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // a link, then a file that is kept
+		for range 2 { // first there is a link, then a file, which is kept
 			f, err := Reopen(path)
 			if err != nil {
 				t.Fatal(err)
@@ -106,14 +106,14 @@ func TestReopenFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A file of this program is never written through a link that another user made.
+// If another user has made a link, this program must not write its file through the link.
 func TestCreateFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "file")
 	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o644), os.Symlink(victim, path)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a link, then a file
+	for range 2 { // first there is a link, then a file
 		f, err := Create(path)
 		if err != nil {
 			t.Fatal(err)

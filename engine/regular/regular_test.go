@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Opening these files must not block. A test that hangs fails after a minute.
+// Opening these files must not block. If it does, the test fails after a minute.
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	time.AfterFunc(time.Minute, func() { panic("an open waits for ever") })
 	dir := t.TempDir()

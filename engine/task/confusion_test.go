@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The expected values are those of sklearn.metrics.f1_score, with average="macro" for three classes.
+// The expected values are those of sklearn.metrics.f1_score. For three classes, average is "macro".
 func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	c := NewConfusion(4)
 	for i, label := range []int{0, 0, 0, 1, 2} { // class 3 has no samples
@@ -36,12 +36,12 @@ func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	for i, label := range []int{0, 0, 0, 0, 1} {
 		two.Count(label, []int{0, 0, 0, 0, 0}[i])
 	}
-	if f1, macro := two.F1(), two.MacroF1(); f1 != 0 || math.Abs(macro-4.0/9) > 1e-15 { // 8/9 and 0
+	if f1, macro := two.F1(), two.MacroF1(); f1 != 0 || math.Abs(macro-4.0/9) > 1e-15 { // F1 of the classes: 8/9 and 0
 		t.Errorf("got F1 %v and macro F1 %v, want 0 and 0.444", f1, macro)
 	}
 }
 
-// A metric that the user has named must be in each evaluation, and only once in the choices.
+// If the user names a metric, every evaluation must report it. The choices must contain it only once.
 func TestReportsShowTheNamedMetric(t *testing.T) {
 	r := Report{Metrics: []Metric{Accuracy, F1}, Classes: 2}
 	keys := func(metrics []Metric) (all []string) {
@@ -74,8 +74,8 @@ func TestValuesFromFilesHaveTheTitlesOfTheirMetrics(t *testing.T) {
 	}
 }
 
-// The expected values are those of sklearn.metrics.f1_score with average="micro" and "macro" for
-// [[1,0,1],[0,1,0],[1,1,0],[0,0,0]] and the predictions [[1,0,0],[0,1,1],[1,0,0],[0,0,0]].
+// The expected values are those of sklearn.metrics.f1_score with average="micro" and "macro". The labels are
+// [[1,0,1],[0,1,0],[1,1,0],[0,0,0]], and the predictions are [[1,0,0],[0,1,1],[1,0,0],[0,0,0]].
 func TestF1OfIndependentClasses(t *testing.T) {
 	c := Report{Classes: 3, Independent: true}.NewConfusion()
 	for i, row := range [][3]int{{1, 0, 1}, {0, 1, 0}, {1, 1, 0}, {0, 0, 0}} {
@@ -100,7 +100,7 @@ func TestF1(t *testing.T) {
 		{2, nil, nil, 0},
 		{3, []int{0, 1, 2, 2, 1}, []int{0, 2, 2, 1, 1}, (1 + 0.5 + 0.5) / 3},
 		{3, []int{0, 0, 1}, []int{0, 1, 1}, (2.0/3 + 2.0/3) / 2}, // class 2 does not occur
-		{3, []int{0, 1}, []int{-1, 1}, 0.5},                      // a target whose scores are not finite is a miss
+		{3, []int{0, 1}, []int{-1, 1}, 0.5},                      // a target without finite scores is a miss
 	} {
 		confusion := NewConfusion(c.classes)
 		for i, label := range c.labels {

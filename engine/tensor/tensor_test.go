@@ -36,8 +36,8 @@ func TestBF16RoundsToNearestEven(t *testing.T) {
 		want uint16
 	}{
 		{1, 0x3f80}, {-2, 0xc000}, {0, 0},
-		{math.Float32frombits(0x3f808000), 0x3f80}, // a tie goes to the even neighbour below
-		{math.Float32frombits(0x3f818000), 0x3f82}, // a tie goes to the even neighbour above
+		{math.Float32frombits(0x3f808000), 0x3f80}, // a tie is rounded to the even neighbour, here the lower one
+		{math.Float32frombits(0x3f818000), 0x3f82}, // a tie is rounded to the even neighbour, here the upper one
 		{math.Float32frombits(0x3f808001), 0x3f81},
 		{float32(math.Inf(1)), 0x7f80},
 		{math.MaxFloat32, 0x7f80},
@@ -58,10 +58,10 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	}{
 		{0, 0}, {1, 0x3c00}, {-2, 0xc000}, {65504, 0x7bff}, {65519.99, 0x7bff},
 		{65520, 0x7c00}, {1e10, 0x7c00}, {-1e10, 0xfc00}, {math.Inf(1), 0x7c00},
-		{1 + 1.0/2048, 0x3c00}, // a tie goes to the even neighbour below
-		{1 + 3.0/2048, 0x3c02}, // a tie goes to the even neighbour above
+		{1 + 1.0/2048, 0x3c00}, // a tie is rounded to the even neighbour, here the lower one
+		{1 + 3.0/2048, 0x3c02}, // a tie is rounded to the even neighbour, here the upper one
 		{0x1p-14, 0x0400}, {0x1p-24, 0x0001}, {0x1.8p-24, 0x0002}, {0x1p-25, 0}, {0x1.000002p-25, 0x0001}, {0x1p-26, 0},
-		{0x1.ffep-15, 0x0400}, // halfway between the largest subnormal, 0x3ff, and the smallest normal
+		{0x1.ffep-15, 0x0400}, // halfway between the largest subnormal number, 0x3ff, and the smallest normal number
 	} {
 		if got := F16FromF32(float32(c.in)); got != c.want {
 			t.Errorf("%g: got %#04x, want %#04x", c.in, got, c.want)
@@ -72,7 +72,7 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	}
 }
 
-// Every binary16 number is also an f32 number, so conversion to f32 and back must return the same bits. A number
+// Every binary16 number is also an f32 number. Conversion to f32 and back must therefore return the same bits. A number
 // between two neighbours must be rounded to the nearer one.
 func TestF16IsTheInverseOfItsF32(t *testing.T) {
 	for h := range uint32(0x7c00) {

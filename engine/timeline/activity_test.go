@@ -64,7 +64,8 @@ func TestUseOfTakesWhatADeviceDidApart(t *testing.T) {
 	}
 }
 
-// TestUseOfAddsUp compares UseOf, and Explain of each step, with a count over every nanosecond of random spans.
+// TestUseOfAddsUp compares two functions with a count over every nanosecond of random spans: UseOf, and Explain for
+// each step.
 func TestUseOfAddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 500 {
@@ -128,7 +129,7 @@ func TestHostWaitsAreCountedByStep(t *testing.T) {
 		noted(Launch, "a", 7, 10, 190), stepAt(0, 100), stepAt(100, 200),
 		called("cudaStreamSynchronize", 1, -20, -10), // before the first step
 		called("cudaGraphLaunch", 1, 1, 3), called("cudaMemcpy", 1, 4, 8), called("cudaGraphLaunch", 1, 9, 12),
-		// the second call is inside the first
+		// the second call is inside the first one
 		called("cudaStreamSynchronize", 1, 15, 95), called("cuStreamSynchronize", 1, 16, 94),
 		called("cudaGraphLaunch", 1, 101, 103), called("cudaStreamSynchronize_ptsz", 1, 104, 196),
 		called("cudaEventQuery", 1, 197, 198),
@@ -149,7 +150,7 @@ func TestHostWaitsAreCountedByStep(t *testing.T) {
 	}
 }
 
-// AddActivities names activities by the layer that they belong to, and leaves out activities outside of the steps.
+// AddActivities must name activities by their layers, and must leave out activities outside of the steps.
 func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	_, program, _, _ := rig(t)
 	r := NewNoted(3)
@@ -165,7 +166,7 @@ func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	}
 	err := r.AddActivities(device.Activities{Zero: begun, List: []device.Activity{
 		span(device.KernelActivity, "relu<float>", 10*time.Microsecond, program, 0),
-		span(device.KernelActivity, "other", 20*time.Microsecond, program, 1), // this step records an event
+		span(device.KernelActivity, "other", 20*time.Microsecond, program, 1), // this step only records an event
 		span(device.KernelActivity, "gone", 30*time.Microsecond, program, 99),
 		span(device.CopyActivity, "", 40*time.Microsecond, nil, 0),
 		span(device.FillActivity, "", 50*time.Microsecond, nil, 0),

@@ -100,7 +100,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	rec := New(7)
 	traced := rec.Stream(s)
 	if err := traced.Copy(device.Whole(in), device.Whole(host)); err != nil {
-		// a copy outside of a step, as in an evaluation
+		// This copy is outside of a step, like the copies of an evaluation.
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -137,7 +137,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	}
 }
 
-// BenchmarkRun runs the program of rig on a plain stream and on a stream with a Recorder.
+// BenchmarkRun runs the program of rig on a plain stream, and on a stream with a Recorder.
 func BenchmarkRun(b *testing.B) {
 	s, p, _, _ := rig(b)
 	rec := New(1)

@@ -2,5 +2,5 @@
 
 package train
 
-// The sanitizer allocates for its own bookkeeping.
+// The sanitizer allocates memory for its own records.
 func init() { addressSanitizer = true }

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// averagedOptions returns options that update the averages of the weights every interval steps.
+// averagedOptions returns options with averages of the weights. The averages are updated every interval steps.
 func averagedOptions(interval int) replica.Options {
 	o := testOptions()
 	o.Average = optim.AverageOptions{Decay: 0.9, Warmup: true, Interval: interval}
@@ -45,14 +45,14 @@ func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 	}
 }
 
-// TestAveragesAreNeverSavedAsWeights interrupts an evaluation of averaged weights. The run must save the trained
-// weights. If these weights cannot be restored, the run must save nothing.
+// TestAveragesAreNeverSavedAsWeights interrupts an evaluation of averaged weights. The run must then save the trained
+// weights. If the trained weights cannot be restored, the run must save nothing.
 func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(context.Background())
 		s := start(ctx, t, openReference(t), t.TempDir(), averagedOptions(1), &recorder{}, func(o *Options) {
 			o.Observer.(*recorder).after = func(step int64) {
-				if step == 4 { // the epoch ends after step 4, so an evaluation follows
+				if step == 4 { // an epoch and its evaluation follow after step 4
 					if lost {
 						averages, exchanges := o.Replica.Averages().Values(), 0
 						faultsOf(t, o.Replica).copied = func(_, src device.Region) (done bool, err error) {
@@ -110,7 +110,7 @@ func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
 	}
 }
 
-// A resumed run may switch averaging on or off.
+// A resumed run may begin or end averaging.
 func TestAveragesComeAndGoBetweenRuns(t *testing.T) {
 	dir := t.TempDir()
 	until := func(steps int64) func(*Options) { return func(o *Options) { o.Steps, o.EvalInterval = steps, 0 } }

@@ -19,20 +19,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// gated is a device that blocks while it compiles for batches of a certain size, until the test closes open.
+// gated is a device. It blocks while it compiles for batches of a certain size, until the test closes open.
 type gated struct {
 	device.Device
 	mu      sync.Mutex
-	samples int // batch size whose compilation blocks; 0: none
+	samples int // batch size for which compilation blocks; 0: none
 	open    chan struct{}
-	err     error // error that a blocked compilation returns instead of a kernel; may be nil
+	err     error // error that a blocked compilation returns, instead of a kernel; may be nil
 }
 
 func newGated(t *testing.T) *gated {
 	return &gated{Device: openReference(t), open: make(chan struct{})}
 }
 
-// release opens the gate. It may be called again.
+// release opens the gate. Further calls have no effect.
 func (g *gated) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,7 +43,7 @@ func (g *gated) release() {
 	}
 }
 
-// hold blocks the compilation for batches of this many samples.
+// hold blocks compilation for batches of this many samples.
 func (g *gated) hold(samples int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +63,7 @@ func (g *gated) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return g.Device.Compile(op, in, out)
 }
 
-// once is a Splitter that returns the same shares at every step from step from on.
+// once is a Splitter. From step from on, it returns the same shares at every step.
 type once struct {
 	from   int64
 	shares []int
@@ -76,12 +76,12 @@ func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 	return o.shares
 }
 
-// cachePlans waits until the plan cache of a replica contains plans for n samples. It compiles them if necessary.
+// cachePlans waits until the plan cache of a replica has plans for n samples. If necessary, it compiles them.
 func cachePlans(r *replica.Replica, n int) error {
 	return prepare(r, slices.Repeat([]int{n}, len(r.Shares().All())))
 }
 
-// prepare waits until a replica has its plans for the shares of all ranks.
+// prepare waits until a replica has its plans for the given shares of all ranks.
 func prepare(r *replica.Replica, samples []int) error {
 	plans := r.Prepare(samples)
 	for {
@@ -129,7 +129,7 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 				devices[1].hold(to[1])
 			}
 			rec.after = func(step int64) {
-				if step == 6 { // by now an epoch and its evaluation have ended
+				if step == 6 { // an epoch and its evaluation have ended
 					if rank == 1 {
 						close(devices[1].open)
 					}
@@ -140,14 +140,14 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 	ranks := c.start(t)
 	follows(t, alone(t, c.options, openReference), ranks)
 	for rank, s := range ranks {
-		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // all are ready after step 7
+		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // all plans are ready after step 7
 			t.Errorf("rank %d: changed at steps %v, want at step 8 alone; shares %v", rank, at, shares)
 		}
 	}
 }
 
-// The plans of the smaller last step of an epoch compile in the background, too: the shares change only when every rank
-// has them.
+// The plans for the smaller last step of an epoch must also compile in the background. The shares must not change until
+// every rank has them.
 func TestSharesChangeWhenTheLastStepIsPlanned(t *testing.T) {
 	devices := []*gated{newGated(t), newGated(t)}
 	to, o := []int{1, 9}, lastOptions(testOptions(), 10, 1) // the last step has 6 samples: 6 and 0, then 1 and 5
@@ -157,7 +157,7 @@ func TestSharesChangeWhenTheLastStepIsPlanned(t *testing.T) {
 			o.Splitter = once{1, to}
 			if rank == 1 {
 				devices[1].hold(5)
-				time.AfterFunc(time.Minute, func() { devices[1].release() }) // if a step compiles them, it waits
+				time.AfterFunc(time.Minute, func() { devices[1].release() }) // steps that compile them wait until then
 			}
 			rec.after = func(step int64) {
 				if step == 4 { // the first epoch has ended
@@ -205,7 +205,7 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 			ranks := cr.start(t)
 			follows(t, alone(t, o, openReference), ranks)
 			for rank, s := range ranks {
-				for i := range s.steps { // compare the shares of each micro-batch
+				for i := range s.steps { // shares are those of each micro-batch
 					for r := range s.steps[i].Ranks {
 						s.steps[i].Ranks[r].Samples /= c.accumulation
 					}
@@ -218,12 +218,12 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 	}
 }
 
-// TestStepsOfRanksAllocateNothing counts the heap allocations of all ranks, without those of the observers.
+// TestStepsOfRanksAllocateNothing counts the heap allocations of all ranks, without those of observers.
 func TestStepsOfRanksAllocateNothing(t *testing.T) {
 	if addressSanitizer {
 		t.Skip("the address sanitizer allocates on the Go heap")
 	}
-	const early, late, last, size = 20, 120, 125, 2 // the ranks compare their states at the end, which allocates
+	const early, late, last, size = 20, 120, 125, 2 // at the end, the ranks compare their states, which allocates
 	var before, after runtime.MemStats
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}}))
@@ -243,8 +243,8 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 			t.Fatalf("rank %d: %v", rank, s.err)
 		}
 	}
-	// These allocate: a Sync that has to wait makes a channel, loaders shuffle an epoch of four steps, and the Go
-	// runtime itself.
+	// Some allocations are expected. A Sync that has to wait makes a channel, and the loaders shuffle each epoch of
+	// four steps. The Go runtime also allocates.
 	t.Logf("%d heap allocations in %d steps of %d ranks", after.Mallocs-before.Mallocs, late-early, size)
 	if n := after.Mallocs - before.Mallocs; n > (late-early)*size*3/2 {
 		t.Errorf("got %d heap allocations in %d steps of %d ranks, want at most one of each rank", n, late-early, size)
@@ -282,7 +282,7 @@ func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestAChangeThatIsUnderWayHoldsUpNothing stops a run, or rolls it back, while a change of shares is in progress.
+// TestAChangeThatIsUnderWayHoldsUpNothing stops a run or rolls it back, while the shares are about to change.
 func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 	for name, ends := range map[string]func(rank int, cancel context.CancelFunc, o *Options, step int64){
 		"a stop": func(rank int, cancel context.CancelFunc, _ *Options, step int64) {
@@ -333,7 +333,7 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // for rank 1 these shares are not a change
+			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // for rank 1, these are the present shares
 		}}
 	for rank, s := range c.start(t) {
 		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 computed different shares") {
@@ -342,8 +342,8 @@ func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	}
 }
 
-// A profile times several shares with one replica: each step must compute this number of samples, from the loader that
-// it gets.
+// A profile times several shares with one replica. Each step must compute the number of samples that is set, and must
+// take them from the loader that it gets.
 func TestARankAloneChangesItsSamples(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) device.Device{
 		"reference":         func(*testing.T) device.Device { return reference.New() },
@@ -353,7 +353,7 @@ func TestARankAloneChangesItsSamples(t *testing.T) {
 			with := func(samples int) (*replica.Replica, replica.Options) {
 				o := testOptions()
 				o.BatchSize = samples
-				// dropout differs from step to step
+				// dropout depends on the step, so the test omits it
 				classify(&o, func(c *images.Classify) {
 					c.Model = simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}})
 				})

@@ -25,7 +25,7 @@ func TestUnequalSharesOfWeightedClassesTrainAsOneRank(t *testing.T) {
 	})
 }
 
-// firstStep trains one step by plain gradient descent. It returns the loss and the changes of all parameters.
+// firstStep trains one step by plain gradient descent. It returns the loss, and the changes of all parameters.
 func firstStep(t *testing.T, weights []float64) (loss float64, change []float64) {
 	t.Helper()
 	o := classifyOptions(2, 0)
@@ -63,7 +63,8 @@ func parameters(t *testing.T, r *replica.Replica) (values []float64) {
 	return values
 }
 
-// TestClassWeightsAreFactorsOfLossAndGradient uses that the loss and the gradient are sums over the classes.
+// TestClassWeightsAreFactorsOfLossAndGradient relies on a property of loss and gradient: both are sums over the
+// classes.
 func TestClassWeightsAreFactorsOfLossAndGradient(t *testing.T) {
 	plainLoss, plain := firstStep(t, nil)
 	oneLoss, one := firstStep(t, []float64{1, 1})
@@ -74,7 +75,7 @@ func TestClassWeightsAreFactorsOfLossAndGradient(t *testing.T) {
 	for i := range both {
 		norm = max(norm, math.Abs(both[i]))
 	}
-	const rounding = 1e-6 // of differences of parameters in f32
+	const rounding = 1e-6 // error of the differences of f32 parameters
 	near := func(a, b, scale float64) bool { return math.Abs(a-b) <= 1e-5*scale+rounding }
 	if oneLoss != plainLoss || !near(firstLoss+secondLoss, plainLoss, 1) ||
 		!near(bothLoss, 0.5*firstLoss+3*secondLoss, 1) || firstLoss <= 0 || secondLoss <= 0 {
@@ -101,7 +102,7 @@ func TestALabelWithoutAWeightIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheBestEvaluationFollowsTheChosenMetric compares with the evaluations of the run.
+// TestTheBestEvaluationFollowsTheChosenMetric compares the best evaluation with all evaluations of the run.
 func TestTheBestEvaluationFollowsTheChosenMetric(t *testing.T) {
 	for _, key := range []string{"", "auto", "loss", "f1", "macro_f1"} {
 		s := start(t.Context(), t, openReference(t), t.TempDir(), classifyOptions(3, 0), &recorder{}, func(o *Options) {

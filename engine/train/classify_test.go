@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// sentences provides n labelled samples of different lengths, padded to phraseLength.
+// sentences provides n labelled samples of different lengths. The samples are padded to phraseLength.
 type sentences struct{ n, classes int }
 
 func (s sentences) Len() int { return s.n }
@@ -32,7 +32,7 @@ func (s sentences) Layout(*data.Options) (data.Layout, error) {
 func (s sentences) NewSource(*data.Options) (data.Source, error) { return s, nil }
 func (s sentences) Close() error                                 { return nil }
 
-// The label and the length of a sample are functions of its index.
+// label and length depend only on the index of a sample.
 func (s sentences) label(index int) int  { return index * 5 % 7 % s.classes }
 func (s sentences) length(index int) int { return 1 + index*3%phraseLength }
 
@@ -68,7 +68,7 @@ func classifyOptions(classes int, dropout float64) replica.Options {
 	}
 }
 
-// twoOrThreeClasses has three classes if it has dropout.
+// twoOrThreeClasses returns options with three classes if there is dropout, otherwise with two.
 func twoOrThreeClasses(dropout float64) replica.Options {
 	if dropout > 0 {
 		return classifyOptions(3, dropout)
@@ -86,7 +86,7 @@ func TestUnequalSharesOfPaddedTextsTrainAsOneRank(t *testing.T) {
 	})
 }
 
-// The test computes the expected F1 of an evaluation from the probabilities of the classes.
+// The test computes the expected F1 from the probabilities of the classes.
 func TestF1OfAnEvaluationCountsThePredictedClasses(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		dir := t.TempDir()

@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 )
 
-// frozenDisk is a disk whose operations do not return between freeze and thaw.
+// frozenDisk is a disk. Between freeze and thaw, its operations do not return.
 type frozenDisk struct {
 	mu    sync.Mutex
 	gate  chan struct{} // nil: operations return
 	full  atomic.Bool
-	waits func(what string) // called for the waits while the disk is frozen or full
-	ended atomic.Int32      // number of these waits that ended
+	waits func(what string) // called for each wait while the disk is frozen or full
+	ended atomic.Int32      // number of these waits that have ended
 }
 
 func (d *frozenDisk) frozen() bool {
@@ -44,7 +44,7 @@ func (d *frozenDisk) thaw() {
 	}
 }
 
-// watch blocks an operation of a Store.
+// watch blocks an operation of a Store while the disk is frozen.
 func (d *frozenDisk) watch(string) (end func()) {
 	d.mu.Lock()
 	gate := d.gate
@@ -64,7 +64,7 @@ func (d *frozenDisk) Written() <-chan struct{} {
 }
 
 func (d *frozenDisk) Waits(what string) (end func()) {
-	if !d.frozen() && !d.full.Load() { // the disk is only slower than two steps
+	if !d.frozen() && !d.full.Load() { // the disk is not frozen, only slower than two steps
 		return func() {}
 	}
 	d.waits(what)
@@ -82,7 +82,7 @@ func (d *frozenDisk) store(t *testing.T, dir string) *checkpoint.Store {
 	return store
 }
 
-// freezeAfterStep1 makes d the disk of a rank. It freezes after the first step.
+// freezeAfterStep1 makes d the disk of a rank. The disk freezes after the first step.
 func (d *frozenDisk) freezeAfterStep1(t *testing.T, o *Options, rec *recorder) {
 	t.Helper()
 	o.Store, o.Disk = d.store(t, o.Store.Dir()), d
@@ -93,8 +93,8 @@ func (d *frozenDisk) freezeAfterStep1(t *testing.T, o *Options, rec *recorder) {
 	}
 }
 
-// Training continues while the checkpoint of step 2 cannot be written. It waits when the next one is due, also on the
-// other ranks, which must not report a time-out. The wait changes no bit, and does not count as training time.
+// While the checkpoint of step 2 cannot be written, training must continue. All ranks must wait when the next save is
+// due, without reporting a time-out. The wait must not change any bit, and must not count as training time.
 func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 	for name, size := range map[string]int{"one rank": 1, "two ranks": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 	}
 }
 
-// If the memory for records is full, training waits immediately, on all ranks.
+// If the memory for records is full, all ranks must wait immediately.
 func TestTrainingWaitsForRoomForRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hangs, limit = time.Minute, 10 * time.Second
@@ -163,13 +163,13 @@ func TestTrainingWaitsForRoomForRecords(t *testing.T) {
 				t.Errorf("rank %d: %v, losses %v, want %v", rank, s.err, s.losses, whole[rank].losses)
 			}
 		}
-		if waitedAt < 3 || waitedAt > 4 { // the ranks learn it with the reports of the next step
+		if waitedAt < 3 || waitedAt > 4 { // the ranks learn this from the reports of the next step
 			t.Errorf("training waited after step %d, want after step 3 or 4", waitedAt)
 		}
 	})
 }
 
-// A signal ends the wait for an earlier checkpoint. The final save then waits for the disk.
+// A signal must end the wait for an earlier checkpoint. The final save must then wait for the disk.
 func TestASignalEndsTheWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var disk frozenDisk
@@ -197,7 +197,7 @@ func undisturbed(t *testing.T, size int, limit time.Duration) []session {
 	return disturbed(t, size, limit, func(int, context.CancelFunc, *Options, *recorder) {})
 }
 
-// disturbed trains ranks that save every second step. limit is the time-out of their operations.
+// disturbed trains ranks that save every second step. limit is the time limit of their operations.
 func disturbed(t *testing.T, size int, limit time.Duration,
 	change func(int, context.CancelFunc, *Options, *recorder)) []session {
 	t.Helper()

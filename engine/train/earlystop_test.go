@@ -14,7 +14,7 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		stop   EarlyStop
-		values []float64 // values of the metric in successive evaluations
+		values []float64 // values of the metric, one for each evaluation
 		since  []int
 	}{
 		{"accuracy", EarlyStop{Metric: "top1", Patience: 2}, []float64{0.5, 0.6, 0.6, 0.59, 0.61},
@@ -43,7 +43,7 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 	}
 }
 
-// never sees an improvement, because no loss improves by 1e9.
+// never is an EarlyStop without improvements, because no loss decreases by 1e9.
 var never = EarlyStop{Metric: "loss", Patience: 1, MinDelta: 1e9}
 
 func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
@@ -51,7 +51,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	rec.after = func(step int64) {
-		if step == 5 { // after the first evaluation, at the end of an epoch of 4 steps
+		if step == 5 { // the first evaluation, at the end of an epoch of 4 steps, has ended
 			cancel()
 		}
 	}
@@ -60,7 +60,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 		s.result.GaveUp != "" {
 		t.Fatalf("got %v, %+v, want an interruption", s.err, s.result)
 	}
-	for i := range 2 { // the second session has no steps left
+	for i := range 2 { // for the second session, no steps are left
 		s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change)
 		if s.err != nil || s.result.Steps != 8 ||
 			!strings.HasPrefix(s.result.GaveUp, "loss has not improved by more than 1e+09 over its best value, ") ||
@@ -77,7 +77,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	}
 }
 
-// If a run continues with other data, neither the best evaluation nor the count of earlier evaluations applies.
+// If a run continues with other data, it must forget the best evaluation and the count of earlier evaluations.
 func TestEvaluationsOfOtherDataAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	change := func(o *Options) { o.EarlyStop = never }
@@ -121,7 +121,7 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 			o.SaveAgreed = func() { agreed[rank]++ }
 			rec.after = func(step int64) {
 				if rank == 1 && step == 2 {
-					asked[1]++ // rank 0 receives the request in the reports of the next step
+					asked[1]++ // rank 0 receives the request with the reports of the next step
 				}
 				if rank == 0 && rec.saved > len(savedAt) { // the checkpoint was saved after the previous step
 					savedAt = append(savedAt, step-1)
@@ -142,7 +142,7 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 	alone, rec := int64(0), &recorder{}
 	rec.after = func(step int64) {
 		if step == 2 {
-			alone = 3 // several requests at the same time cause one save
+			alone = 3 // several requests at the same time must cause one save
 		}
 	}
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) {

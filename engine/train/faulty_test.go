@@ -7,10 +7,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// faulty is a device whose streams drop copies, or fail, when a test wants it.
+// faulty is a device. At the request of a test, its streams drop copies or fail.
 type faulty struct {
 	device.Device
-	copied func(dst, src device.Region) (done bool, err error) // called before each copy; nil: no faults
+	copied func(dst, src device.Region) (done bool, err error) // called before each copy; nil: there are no faults
 }
 
 func (f *faulty) NewStream() (device.Stream, error) {
@@ -42,8 +42,8 @@ func faultsOf(t *testing.T, r *replica.Replica) *faulty {
 	return dev.(*faulty)
 }
 
-// poison makes every later gradient NaN. It sets the loss factor to NaN and drops later writes to the factor, until
-// heal is called.
+// poison makes all gradients NaN until heal is called. It sets the loss factor to NaN, and drops later writes to the
+// factor.
 func poison(t *testing.T, r *replica.Replica) (heal func()) {
 	t.Helper()
 	return poisonWith(t, r, fillNaN)

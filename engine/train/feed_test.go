@@ -16,13 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// openBehind opens a device with asynchronous streams: the GPU kernels, compiled for the host.
+// openBehind opens the CUDA device compiled for the host, because its streams are asynchronous.
 func openBehind(t *testing.T) device.Device { return gpus(t, 1)[0] }
 
-// gpus opens n such devices.
+// gpus opens n CUDA devices compiled for the host.
 func gpus(t *testing.T, n int) (devs []device.Device) {
 	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // the cache stores the fastest algorithms
 	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(n))
 	lib := nativetest.Load(t, "cpu", nativetest.CUDAShim)
 	for i := range n {
@@ -39,9 +39,9 @@ func gpus(t *testing.T, n int) (devs []device.Device) {
 	return devs
 }
 
-// TestResNetOnTheGPUsKernels compares two steps of a residual network with the CPU device. The devices sum
-// convolutions in different orders, and batch normalisation over few values amplifies the difference. Losses
-// therefore agree only to 1e-4. A single wrong gradient would change them by 1e-2 or more.
+// TestResNetOnTheGPUsKernels compares two steps of a residual network with the CPU device. The devices sum convolutions
+// in different orders. Batch normalisation over few values amplifies the difference, so losses agree only to 1e-4. A
+// single wrong gradient would change them by 1e-2 or more.
 func TestResNetOnTheGPUsKernels(t *testing.T) {
 	needtest.NotShort(t, "trains a large network")
 	o := testOptions()
@@ -84,8 +84,8 @@ type lasting struct{ device.Device }
 
 func (lasting) Close() error { return nil }
 
-// In TestRanksThatRunBehindTrainAsOneRank, the host enqueues the next micro-batch while the device still executes the
-// exchanges of the last one.
+// In TestRanksThatRunBehindTrainAsOneRank, the host enqueues a micro-batch while the device still executes the
+// exchanges of the previous one.
 func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 	o := testOptions()
 	o.Accumulation = 2
@@ -102,9 +102,9 @@ func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 	}
 }
 
-// onGPUs lets each rank of a crew train on a GPU, with communicators that transfer through page-locked memory. The
-// devices must report no notes: the stand-in for CUDA notes any load of code and any release of memory while a stream
-// is blocked on an exchange.
+// onGPUs lets each rank of a crew train on a GPU. The communicators transfer data through page-locked memory. While a
+// stream is blocked on an exchange, the shim notes every load of code and every release of memory. There must be no
+// notes.
 func onGPUs(t *testing.T, c crew) crew {
 	t.Helper()
 	devs := gpus(t, len(c.shares))
@@ -114,7 +114,7 @@ func onGPUs(t *testing.T, c crew) crew {
 			t.Error(err)
 			return inner
 		}
-		t.Cleanup(func() { s.Close() }) // the communicator within s is closed already
+		t.Cleanup(func() { s.Close() }) // the communicator inside s is already closed
 		return s
 	}
 	c.openRank = func(rank int) device.Device { return lasting{devs[rank]} }
@@ -132,7 +132,7 @@ func onGPUs(t *testing.T, c crew) crew {
 }
 
 // In TestSharesChangeOnGPUs, ranks compile plans while streams are blocked on the exchanges of batch normalisation.
-// At the change, the next batch is already staged for the old shares.
+// When the shares change, the next batch is already staged for the old shares.
 func TestSharesChangeOnGPUs(t *testing.T) {
 	o := testOptions()
 	one := alone(t, o, openBehind)

@@ -76,8 +76,8 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 	}
 }
 
-// A device that chooses kernels by timing makes the choices while the plan is compiled. The plan therefore has the
-// layouts and workspaces of the run.
+// If a device chooses kernels by timing, it chooses while the plan is compiled. The plan then has the same layouts and
+// workspaces as in a run.
 func TestFootprintContainsTheChosenKernels(t *testing.T) {
 	dev := openCPU(t)
 	if dev.Info().ISA != "avx512_bf16" {
@@ -148,7 +148,7 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 		if n, err := r.LargestFit(f.Fixed(), 1<<20); err != nil || n != 0 {
 			t.Errorf("groups of %d: got %d samples, %v; want none in the memory of the weights", group, n, err)
 		}
-		// A device with this much memory holds n samples, but no more.
+		// With this memory limit, a device must hold n samples, but not more.
 		o.BatchSize = n
 		if group == 0 {
 			large := dry.New(dev, limit+f.Other)

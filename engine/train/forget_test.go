@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// A state with correct checksums can still contain text that is not a state of the loop.
+// Even if its checksum is correct, a state can contain text that is not a state of the loop.
 func TestAnUnusableStateIsDamage(t *testing.T) {
 	err := Forget(&checkpoint.State{Step: 5, Extra: map[string]json.RawMessage{loopKey: json.RawMessage(`"x"`)}})
 	if corrupt := new(checkpoint.CorruptError); !errors.As(err, &corrupt) {

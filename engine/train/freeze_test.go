@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// frozenOptions trains the second block and the classifier of the test network, each with its own learning rate.
+// frozenOptions returns options that freeze block0 and train the rest, with a learning rate for each layer.
 func frozenOptions() replica.Options {
 	o := testOptions()
 	o.Freeze = nn.Freeze{Patterns: []string{"block0"}}
@@ -21,7 +21,7 @@ func frozenOptions() replica.Options {
 	return o
 }
 
-// contents returns copies of the tensors' values by name.
+// contents returns copies of the tensors' values, by name.
 func contents(t *testing.T, tensors []checkpoint.Tensor) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -50,7 +50,7 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 			defer r.Close()
 			model, optimizer := r.Tensors()
 			before := contents(t, model)
-			if len(optimizer) != 2*8 { // two moments for each of 6 + 2 parameters
+			if len(optimizer) != 2*8 { // 6 + 2 parameters have two moments each
 				t.Errorf("got %d tensors of optimizer state, want 16", len(optimizer))
 			}
 			loader := testLoader(t, o, false)
@@ -74,8 +74,8 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestRanksKeepFrozenStatistics checks that the ranks do not average frozen statistics. An average of three equal
-// numbers may differ from the number, because 1/3 is rounded.
+// TestRanksKeepFrozenStatistics checks that the ranks do not average frozen statistics. The average of three equal
+// numbers can differ from the number, because 1/3 is rounded.
 func TestRanksKeepFrozenStatistics(t *testing.T) {
 	o := frozenOptions()
 	var before, after map[string][]byte
@@ -83,7 +83,7 @@ func TestRanksKeepFrozenStatistics(t *testing.T) {
 		change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
 			if rank == 0 {
 				model, _ := opts.Replica.Tensors()
-				for _, s := range opts.Replica.State().Params.States { // values that differ from a sum of thirds
+				for _, s := range opts.Replica.State().Params.States { // these values differ from sums of thirds
 					raw := []byte{1, 0xab, 0xaa, 0x3e, 3, 0, 0x80, 0x3f, 7, 0xab, 0xaa, 0x3f, 9, 0x77, 0x12,
 						0x3f}[:s.Spec.Size()]
 					if err := opts.Replica.State().Write(opts.Replica.State().States, s, raw); err != nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// golden is a PyTorch run, made by scripts/goldens.py. The script also defines the batches and parameters.
+// golden is a run of PyTorch that scripts/goldens.py made. The script also defines the batches and the parameters.
 type golden struct {
 	Config struct {
 		Model          string
@@ -43,7 +43,7 @@ type golden struct {
 		Steps          int
 		WarmupSteps    int     `json:"warmup_steps"`
 		LabelSmoothing float64 `json:"label_smoothing"`
-		MultiLabel     bool    `json:"multi_label"`     // bit k of a label states whether the image has class k
+		MultiLabel     bool    `json:"multi_label"`     // bit k of a label: whether the image has class k
 		ResidualWeight float64 `json:"residual_weight"` // initial weight of bn3, the last BatchNorm of a bottleneck
 		Mean, Std      [3]float64
 		Finetune       *struct {
@@ -74,14 +74,15 @@ type golden struct {
 }
 
 const (
-	// lossFloor is an error that is always permitted. PyTorch's f32 runs agree with its f64 run to 3e-7 at best, so
-	// smaller differences in a single step are accidental.
+	// lossFloor is an error that is always permitted. PyTorch's f32 runs agree with its f64 run to 3e-7 at best.
+	// Smaller differences in a single step are accidental.
 	lossFloor = 2e-6
-	// normTolerance is a relative error of a parameter's gradient norm at the first step that is always permitted.
+	// normTolerance is a relative error of a parameter's gradient norm in the first step. This error is always
+	// permitted.
 	normTolerance = 1e-4
 )
 
-// goldenData provides the batches of a golden run in order.
+// goldenData provides the batches of a golden run, in their order.
 type goldenData struct{ g *golden }
 
 func (d goldenData) Len() int { return (d.g.Config.Steps + 1) * d.g.Config.BatchSize }
@@ -97,7 +98,7 @@ func (d goldenData) Label(i int) int {
 	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % different)
 }
 
-// sets returns the labels of the images, or nil if each image has one class.
+// sets returns the labels of the images. If each image has one class, it returns nil.
 func (g *golden) sets() *data.LabelSets {
 	if !g.Config.MultiLabel {
 		return nil
@@ -160,10 +161,10 @@ func (g *golden) options(compute tensor.DType) replica.Options {
 	return o
 }
 
-// openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
+// openCPU opens the CPU device. If the library was not built, it skips the test, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
-	// nativetest.Need sets a variable, which ranks must not do at the same time
+	// Ranks call openCPU concurrently. They must not call nativetest.Need, which sets an environment variable.
 	dev, err := cpu.Driver{}.Open(0, device.Options{})
 	if err != nil {
 		needtest.Missing(t, "cpu", err)
@@ -172,11 +173,11 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// openShim opens the CUDA device compiled for the host. It skips the test if this library was not built, unless
+// openShim opens the CUDA device compiled for the host. If this library was not built, it skips the test, unless
 // HETERO_REQUIRE names the CPU.
 func openShim(t *testing.T) device.Device {
 	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // the cache stores the fastest algorithms
 	return nativetest.Open(t, "cpu", nativetest.CUDAShim)
 }
 
@@ -267,7 +268,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	checkFirstBatch(t, g)
 	loader := g.loader(t)
 	setResidualWeights(t, r, g.Config.ResidualWeight)
-	gap := 0.0 // largest error of PyTorch's f32 runs so far; two runs that have diverged need not converge again
+	gap := 0.0 // largest error of PyTorch's f32 runs so far; runs that have diverged need not converge
 	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
 	for step := range steps {
 		out, err := r.Step(context.Background(), loader, replica.StepOptions{Rate: schedule.Rate(step)})
@@ -285,7 +286,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	if steps < g.Config.Steps {
 		return
 	}
-	batch := g.batch(t, steps) // a new batch, because the loader may already have staged its batch on the device
+	batch := g.batch(t, steps) // a new batch, because the loader may have staged its own batch on the device
 	defer batch.Release()
 	if r.Averages() != nil {
 		if err := r.ExchangeAverages(); err != nil {
@@ -305,7 +306,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	checkLoss(t, "evaluation", sums.Score().Loss, g.EvalLossF64, gap)
 }
 
-// checkLoss permits three times the error of PyTorch's own f32 runs against its f64 run.
+// checkLoss permits three times the error of PyTorch's f32 runs, relative to its f64 run.
 func checkLoss(t *testing.T, what string, got, want, gap float64) {
 	t.Helper()
 	diff := math.Abs(got - want)
@@ -360,7 +361,7 @@ func checkFirstBatch(t *testing.T, g *golden) {
 }
 
 // checkGradientNorms compares the gradients of the last step. It permits three times the largest error of PyTorch's own
-// f32 run, because an activation near 0 can be on the other side of a ReLU.
+// f32 run. An activation near 0 can be on the other side of a ReLU.
 func checkGradientNorms(t *testing.T, r *replica.Replica, g *golden) {
 	t.Helper()
 	trained := slices.DeleteFunc(slices.Clone(r.State().Params.Params), func(p plan.ParamInfo) bool { return p.Frozen })
@@ -393,10 +394,10 @@ func checkGradientNorms(t *testing.T, r *replica.Replica, g *golden) {
 	}
 }
 
-// stepsOfAnEpoch is the number of steps in an epoch of steadyReplica's loader.
+// stepsOfAnEpoch is the number of steps in an epoch of the loader of steadyReplica.
 const stepsOfAnEpoch = 4
 
-// steadyReplica returns a ResNet on the CPU after some steps, and its loader.
+// steadyReplica returns a ResNet on the CPU that has trained some steps, and its loader.
 func steadyReplica(t *testing.T, compute tensor.DType, steps int) (*replica.Replica, *data.Loader) {
 	t.Helper()
 	dev := openCPU(t)
@@ -441,7 +442,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		t.Skip("the address sanitizer allocates on the Go heap")
 	}
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
-		r, l := steadyReplica(t, compute, stepsOfAnEpoch+1) // all caches are filled
+		r, l := steadyReplica(t, compute, stepsOfAnEpoch+1) // all caches are full
 		before, _ := r.Device().Memory()
 		allocs := testing.AllocsPerRun(stepsOfAnEpoch, func() {
 			if _, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01}); err != nil {
@@ -460,7 +461,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// The first step touches all memory. Later steps must not allocate more, in Go, C++ or oneDNN.
+// The first step uses all memory for the first time. Later steps must not allocate more in Go, C++ or oneDNN.
 func TestResidentMemoryStopsGrowing(t *testing.T) {
 	needtest.NotShort(t, "trains a large network")
 	statm, err := os.Open("/proc/self/statm")
@@ -469,7 +470,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	}
 	defer statm.Close()
 	resident := func() int {
-		debug.FreeOSMemory() // memory that the Go heap has not returned to the system is not growth
+		debug.FreeOSMemory() // memory that the Go heap could return to the system is not growth
 		text := make([]byte, 256)
 		n, err := statm.ReadAt(text, 0)
 		fields := strings.Fields(string(text[:n]))
@@ -513,9 +514,9 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		}
 		return resident()
 	}
-	const slack = 1 << 20 // for stacks and late code pages; a step has 30 times as many activations
-	// The kernel can join pages to huge pages, and the device can start threads, at any time. A leak grows in each
-	// round.
+	const slack = 1 << 20 // for stacks and late code pages; the activations of a step are 30 times as large
+	// At any time, the kernel can join pages to huge pages, and the device can start threads. One such growth is
+	// permitted, but a leak grows in each round.
 	before, grown := steps(2), 0
 	for range 3 {
 		now := steps(6)
@@ -532,7 +533,7 @@ func TestSameSeedGivesBitEqualLosses(t *testing.T) {
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var first [2]float64
 		for i := range 2 {
-			r, l := steadyReplica(t, compute, 2) // the third step depends on the gradients and moments of two
+			r, l := steadyReplica(t, compute, 2) // the third step depends on the gradients and moments of two steps
 			out, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01})
 			if err != nil {
 				t.Fatal(err)

@@ -24,12 +24,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// noisy is a communicator that flips a bit of what this rank receives in one of its operations, as a network or a
-// memory does.
+// noisy is a communicator. In one of its operations, it flips a bit of the data that this rank receives, as a faulty
+// network or memory does.
 type noisy struct {
 	collective.Communicator
 	random  *rand.Rand
-	left    *int // number of operations with data before the flip; negative after the flip
+	left    *int // number of operations with data before the flip; negative after it
 	running []device.Region
 }
 
@@ -62,7 +62,7 @@ func flipIn(r device.Region, random *rand.Rand) {
 	mem[random.IntN(len(mem))] ^= 1 << random.IntN(8)
 }
 
-// memories are the kinds of memory in which a bit flips. Padding is excluded, because no checkpoint contains it.
+// memories are the kinds of memory in which a bit flips. Padding is not included, because no checkpoint contains it.
 var memories = map[string]func(r *replica.Replica) device.Region{
 	"parameters": func(r *replica.Replica) device.Region { return dense(r, r.State().Values) },
 	"moments":    func(r *replica.Replica) device.Region { return dense(r, r.Optimizer().Moments()[0].Flat) },
@@ -78,13 +78,13 @@ var memories = map[string]func(r *replica.Replica) device.Region{
 	"gradients": func(r *replica.Replica) device.Region { return dense(r, r.State().Grads) },
 }
 
-// dense returns the first parameter's part of a flat buffer.
+// dense returns the region of the first parameter in a flat buffer.
 func dense(r *replica.Replica, flat device.Buffer) device.Region {
 	p := r.State().Params.Params[0]
 	return device.Region{Buffer: flat, Offset: p.Offset, Bytes: p.Spec.Size()}
 }
 
-// watching is an Observer that calls saving before rank 0 writes a checkpoint.
+// watching is an Observer. It calls saving before rank 0 writes a checkpoint.
 type watching struct {
 	*recorder
 	saving func()
@@ -96,12 +96,12 @@ func (w watching) Saving() { w.saving() }
 type fault struct {
 	ranks, victim int
 	where         string // key of memories, "network" or "broadcast"
-	step          int64  // step after which the bit flips, or number of the operation
-	writing       bool   // the bit flips between the comparison and the write
+	step          int64  // step after which the bit flips, or number of the operation in which it flips
+	writing       bool   // whether the bit flips between the comparison and the write
 	beside        bool
 	saveSteps     int64
 	compareSteps  int64
-	lives         int // number of operations after which a rank is lost; 0: no rank is lost
+	lives         int // number of operations after which a rank is lost; 0: none
 }
 
 func randomFault(random *rand.Rand) fault {
@@ -120,7 +120,7 @@ func randomFault(random *rand.Rand) fault {
 	return f
 }
 
-// wholeRun trains without a fault and keeps the checkpoint of every step.
+// wholeRun trains without a fault. It keeps the checkpoint of every step.
 func wholeRun(t *testing.T, ranks int) (dir string) {
 	c := integrityCrew(t, ranks)
 	c.change = func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { keepAll(t, o, 1) }
@@ -139,7 +139,7 @@ func integrityCrew(t *testing.T, ranks int) crew {
 	return crew{open: openReference, options: o, shares: shares, sync: true, cap: 200, dir: t.TempDir()}
 }
 
-// keepAll makes rank 0 save every few steps and keep all checkpoints.
+// keepAll makes rank 0 save every few steps, and keep all checkpoints.
 func keepAll(t *testing.T, o *Options, steps int64) {
 	if o.Store == nil {
 		return
@@ -153,7 +153,7 @@ func keepAll(t *testing.T, o *Options, steps int64) {
 	o.Store = store
 }
 
-// run runs a trial and returns the crew and its sessions.
+// run runs a trial. It returns the crew and its sessions.
 func (f fault) run(t *testing.T, random *rand.Rand) (crew, []session) {
 	c := integrityCrew(t, f.ranks)
 	left := -1
@@ -201,8 +201,8 @@ func (f fault) run(t *testing.T, random *rand.Rand) (crew, []session) {
 	return c, c.start(t)
 }
 
-// checkSaved compares all accepted checkpoints with those of the whole run. A checkpoint that differs is permitted only
-// after the loss of a rank, and if its state says that the ranks were not compared.
+// checkSaved compares all accepted checkpoints with those of the whole run. A checkpoint may differ only after the loss
+// of a rank. Its state must then say that the ranks were not compared.
 func (f fault) checkSaved(t *testing.T, dir, whole string) (saved, marked int) {
 	names, err := checkpoint.List(dir)
 	if err != nil {
@@ -239,14 +239,14 @@ func (f fault) checkSaved(t *testing.T, dir, whole string) (saved, marked int) {
 	return saved, marked
 }
 
-// A bit flips in the memory of a random rank after a random step, or in what it receives. No checkpoint with wrong bits
-// may remain that claims to be compared.
+// A bit flips in the memory of a random rank after a random step, or in data that the rank receives. No remaining
+// checkpoint that claims to be compared may contain wrong bits.
 func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	trials := 60
 	switch {
 	case needtest.Hostile.On():
 		trials = 1000
-	case testing.Short(): // under the race detector
+	case testing.Short(): // with the race detector
 		trials = 20
 	}
 	whole := map[int]string{2: wholeRun(t, 2), 3: wholeRun(t, 3), 4: wholeRun(t, 4)}
@@ -287,7 +287,7 @@ func TestNoCheckpointHasAFlippedBit(t *testing.T) {
 	}
 }
 
-// A run that resumes from an uncompared checkpoint says so, and later checkpoints keep the record.
+// A run that resumes from a checkpoint without a comparison must report this. Later checkpoints must keep the record.
 func TestAnUncomparedCheckpointIsNamedAtResume(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, cap: 200, dir: t.TempDir()}
 	lives := 150
@@ -318,7 +318,7 @@ func TestAnUncomparedCheckpointIsNamedAtResume(t *testing.T) {
 	}
 }
 
-// Rank 0 finds checkpoints that are later than the last comparison, and quarantines them.
+// If the states differ, rank 0 must quarantine the checkpoints that are later than the last comparison.
 func TestALaterCheckpointIsQuarantined(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir()}
 	c.change = func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
@@ -363,7 +363,7 @@ func TestALaterCheckpointIsQuarantined(t *testing.T) {
 	}
 }
 
-// Comparisons between saves take at most the given fraction of the time.
+// Between saves, comparisons must not take more than the given fraction of the time.
 func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
 	compares := comparer{ranks: &consensus{}, every: 10, share: 0.01, last: comparison{step: 100, took: time.Second}}
 	for _, c := range []struct {
@@ -371,7 +371,7 @@ func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
 		ago  time.Duration
 		want bool
 	}{{109, time.Hour, false}, {110, 50 * time.Second, false}, {110, 101 * time.Second, true},
-		{500, 50 * time.Second, false}} { // 50 s: a busy machine may stop between the lines below
+		{500, 50 * time.Second, false}} { // 50 s and not more, because a busy machine may stop before the next call
 		compares.last.ended = time.Now().Add(-c.ago)
 		if got := compares.due(c.step); got != c.want {
 			t.Errorf("step %d, %v after a comparison of 1 s: got %t", c.step, c.ago, got)
@@ -379,7 +379,8 @@ func TestComparisonsKeepTheirShareOfTheTime(t *testing.T) {
 	}
 }
 
-// The time of a comparison without the exchange of the hash: reading and summing up parameters, moments and averages.
+// BenchmarkComparison times a comparison without the exchange of the hash. It reads and sums up parameters, moments and
+// averages.
 func BenchmarkComparison(b *testing.B) {
 	dev, err := cpu.Driver{}.Open(0, device.Options{})
 	if err != nil {
@@ -407,7 +408,8 @@ func BenchmarkComparison(b *testing.B) {
 	}
 }
 
-// Ranks whose data differ hide the checkpoints of this process, and keep those of earlier processes.
+// If the data of ranks differ, the run must quarantine the checkpoints of this process. It must keep those of earlier
+// processes.
 func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
 	const first, found = 3, 8 // steps at which the first process ends, and the second one finds the difference
 	for _, beside := range []bool{false, true} {
@@ -424,7 +426,7 @@ func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
 				}
 			}
 			o.CompareData = func(context.Context, bool) error {
-				if differs && step >= found { // all ranks have the error before one of them leaves
+				if differs && step >= found { // all ranks have the error before any of them leaves
 					both.Done()
 					both.Wait()
 					return fmt.Errorf("sample 3: %w", data.ErrDiffers)
@@ -449,7 +451,7 @@ func TestCheckpointsOfDifferentDataAreQuarantined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept.Close() // read only
+		kept.Close() // it was only read
 		all, err := checkpoint.Quarantined(c.dir)
 		if kept.State.Step != first || err != nil || len(all) != 1 || len(all[0].Checkpoints) == 0 ||
 			!strings.Contains(all[0].Reason, "sample 3") {

@@ -17,10 +17,10 @@ import (
 
 const (
 	phraseLength = 6
-	phraseWords  = 11 // vocabulary
+	phraseWords  = 11 // size of the vocabulary
 )
 
-// phrases are samples of tokens with different numbers of targets that count, including 0.
+// phrases are samples of tokens. The number of targets that count differs between samples, and can be 0.
 type phrases struct{ n int }
 
 func (p phrases) Len() int { return p.n }
@@ -31,7 +31,7 @@ func (p phrases) Layout(*data.Options) (data.Layout, error) {
 			{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff, PerPosition: true}}}, nil
 }
 
-// Length implements [data.Lengths]. No position from it on has a label.
+// Length implements [data.Lengths]. The positions from this length on have no label.
 func (p phrases) Length(index int) int { return max(index%(phraseLength+1), 1) }
 
 func (p phrases) NewSource(*data.Options) (data.Source, error) { return p, nil }
@@ -52,7 +52,7 @@ func (p phrases) Read(s *data.Span, errs []error) {
 	}
 }
 
-// countOf returns the number of targets of a sample that count, by a simple loop.
+// countOf counts the targets of a sample that count, with a simple loop.
 func (p phrases) countOf(index int) (n int) {
 	for k := range phraseLength {
 		if (index+k)%3 != 0 && k < index%(phraseLength+1) {
@@ -120,7 +120,7 @@ func TestMeansDivideByTheTargetsThatCount(t *testing.T) {
 	}
 }
 
-// silenced provides batches in which no target of the second half counts.
+// silenced provides batches. No target in the second half of a batch counts.
 type silenced struct{ phrases }
 
 func (s silenced) NewSource(*data.Options) (data.Source, error) { return s, nil }
@@ -134,8 +134,8 @@ func (s silenced) Read(span *data.Span, errs []error) {
 	}
 }
 
-// The gradient is that of the mean over the targets that count. A batch whose second half has no such targets
-// therefore gives the same step as its first half alone.
+// The loss is a mean over the targets that count. If the second half of a batch has no such targets, its step must
+// equal the step of the first half.
 func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
 	step := func(batch int, samples data.Samples) replica.StepResult {
 		o := languageOptions(0)

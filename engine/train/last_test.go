@@ -13,14 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// lastOptions returns o with another batch size and number of micro-batches, and a smaller last step of each epoch of
-// the 26 test samples.
+// lastOptions returns o with another batch size and number of micro-batches. The last step of each epoch of the 26 test
+// samples is smaller.
 func lastOptions(o replica.Options, batch, micro int) replica.Options {
 	o.BatchSize, o.Accumulation, o.LastBatch = batch, micro, 26%batch
 	return o
 }
 
-// tensors returns the values of all parameters and statistics.
+// tensors returns the values of all parameters and statistics, by name.
 func tensors(t *testing.T, r *replica.Replica) map[string][]float32 {
 	t.Helper()
 	all := map[string][]float32{}
@@ -37,8 +37,9 @@ func tensors(t *testing.T, r *replica.Replica) map[string][]float32 {
 	return all
 }
 
-// TestTheLastStepIsThatOfABatchOfItsSize compares the last step of an epoch with a step of a run whose whole batch has
-// just these samples, as with PyTorch's DataLoader(drop_last=False) and a loss that is a mean.
+// TestTheLastStepIsThatOfABatchOfItsSize compares two steps over the same samples. One is the last step of an epoch,
+// and the other is a step of a run with this batch size. In PyTorch, DataLoader(drop_last=False) and a loss that is a
+// mean have the same effect.
 func TestTheLastStepIsThatOfABatchOfItsSize(t *testing.T) {
 	for name, c := range map[string]struct {
 		options replica.Options
@@ -90,7 +91,7 @@ func TestTheLastStepIsThatOfABatchOfItsSize(t *testing.T) {
 			}
 			for name, v := range values {
 				for i := range v {
-					// a gradient that the other samples influence differs by more than 1e-3
+					// If other samples affected the gradient, the difference would exceed 1e-3.
 					if d := math.Abs(float64(v[i] - exact[name][i])); !(d <= 2e-6*max(1, math.Abs(float64(v[i])))) {
 						t.Fatalf("%s[%d] is %.9g after the step, want %.9g", name, i, v[i], exact[name][i])
 					}
@@ -173,7 +174,7 @@ func TestRanksWithASmallerLastStepTrainAsOneRank(t *testing.T) {
 	}
 }
 
-// noNorm is a network without batch normalisation, whose passes may contain padding.
+// noNorm is a network without batch normalisation. Its passes may contain padding.
 func noNorm(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Graph.Unary("relu", graph.ReLU, net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1, Bias: true}))
 	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// hosts returns the options of two ranks that divide one memory limit. part.Bytes is the part of each rank, and
-// needs[n] is the host memory of a rank with n samples.
+// hosts returns the options of two ranks that divide one memory limit. part.Bytes is the part of each rank. needs[n] is
+// the host memory of a rank with n samples.
 func hosts(t *testing.T) (o replica.Options, part *memory.Limit, needs []int64) {
 	t.Helper()
 	o = testOptions()
@@ -36,7 +36,7 @@ func hosts(t *testing.T) (o replica.Options, part *memory.Limit, needs []int64) 
 	return o, &o.Host.Limit, needs
 }
 
-// Ranks with unequal fixed shares need unequal parts of the memory that they share.
+// If fixed shares are unequal, the ranks need unequal parts of the memory that they divide.
 func TestFixedSharesMayNeedUnequalPartsOfTheMemory(t *testing.T) {
 	o, part, needs := hosts(t)
 	shares := []int{testBatch - 1, 1}
@@ -58,8 +58,8 @@ func TestFixedSharesMayNeedUnequalPartsOfTheMemory(t *testing.T) {
 	}
 }
 
-// If the limit of shares used all memory, the cache would get none, even with the smaller first share. The limit is
-// therefore lower.
+// The limits of shares must leave memory for the cache. If they used all memory, the cache would get none, even though
+// the first shares are smaller.
 func TestLimitsLeaveRoomForOptionalMemory(t *testing.T) {
 	o, part, needs := hosts(t)
 	part.Bytes = needs[testBatch]
@@ -79,7 +79,7 @@ func TestLimitsLeaveRoomForOptionalMemory(t *testing.T) {
 		}}.start(t)
 }
 
-// If the ranks cannot hold a micro-batch, the error of each rank contains the memory account of this rank.
+// If the ranks cannot hold a micro-batch, the error of each rank must contain the memory account of this rank.
 func TestRanksThatCannotHoldABatchSayWhy(t *testing.T) {
 	o, part, needs := hosts(t)
 	part.Bytes = needs[2]

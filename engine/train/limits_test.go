@@ -12,14 +12,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// needs is the memory of a rank's replica: the fixed part in bytes, and the activations in bytes for each number of
-// samples.
+// needs is the memory of a rank's replica: a fixed part, and the activations for each number of samples, both in bytes.
 type needs struct {
 	fixed int64
 	arena []int64
 }
 
-// measure returns the needs of a rank that has enough memory.
+// measure returns the needs of a rank, which has enough memory.
 func measure(t *testing.T, o replica.Options, shares []int, sync bool) (n needs) {
 	t.Helper()
 	crew{open: openReference, options: o, shares: shares, sync: sync, cap: 200, dir: t.TempDir(),
@@ -40,7 +39,7 @@ func measure(t *testing.T, o replica.Options, shares []int, sync bool) (n needs)
 	return n
 }
 
-// fixedBytes returns the memory of a replica that does not depend on its share.
+// fixedBytes returns the memory of a replica that its share does not affect.
 func fixedBytes(t *testing.T, r *replica.Replica) int64 {
 	t.Helper()
 	f, err := r.Footprint(1)
@@ -52,7 +51,7 @@ func fixedBytes(t *testing.T, r *replica.Replica) int64 {
 
 func TestLimitsAreTheMostThatFits(t *testing.T) {
 	options := testOptions()
-	options.Recompute = replica.RecomputeNever // recomputation would make more samples fit
+	options.Recompute = replica.RecomputeNever // with recomputation, more samples would fit
 	plain, ghost, accumulated := options, options, options
 	ghost.GhostGroup = 2
 	plain.BatchSize, accumulated.BatchSize, accumulated.Accumulation = 13, 14, 2
@@ -60,8 +59,8 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 		name    string
 		options replica.Options
 		sync    bool
-		fit     int   // number of samples that fit into the memory of rank 1
-		spare   int64 // additional bytes
+		fit     int   // number of samples for which rank 1 has memory
+		spare   int64 // additional memory, bytes
 		want    []int
 		shares  []int
 	}{

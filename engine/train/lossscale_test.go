@@ -18,8 +18,8 @@ func halfOptions() replica.Options {
 	return o
 }
 
-// TestHalfPrecisionFollowsF32 checks that no figure of a run contains the loss scale. Losses and norms differ from
-// those of f32 only by f16's rounding, 2^-11 per layer.
+// TestHalfPrecisionFollowsF32 checks that no figure of a run contains the loss scale. Losses and norms may differ from
+// those of f32 only by f16's rounding, 2^-11 for each layer.
 func TestHalfPrecisionFollowsF32(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { checkHalf(t, openReference) })
 	t.Run("kernels of the GPU", func(t *testing.T) { checkHalf(t, openShim) })
@@ -49,7 +49,7 @@ func checkHalf(t *testing.T, open func(*testing.T) device.Device) {
 				whole.losses[i], w.GradNorm)
 		}
 	}
-	// norms returns the norms of the last step that measured them.
+	// norms returns the norms of the last step in which they were measured.
 	norms := func(s session) map[string]float64 {
 		m := map[string]float64{}
 		for _, p := range s.steps[7].Norms {
@@ -96,7 +96,7 @@ func TestAScaleThatIsTooLargeIsLoweredAndTheStepChangesNothing(t *testing.T) {
 			skipped++
 		}
 	}
-	if skipped < 3 || skipped == len(rec.steps) || s.result.Skipped != int64(skipped) { // more than NaNPatience permits
+	if skipped < 3 || skipped == len(rec.steps) || s.result.Skipped != int64(skipped) { // above NaNPatience
 		t.Errorf("skipped %d steps of %d, counted %d; want some", skipped, len(rec.steps), s.result.Skipped)
 	}
 }

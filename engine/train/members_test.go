@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// In TestRanksLeaveAndJoinBetweenTwoSteps, three ranks train, one of them leaves, and later another one joins with the
-// checkpoint of rank 0. Only gradsync.Group and shares.Owner learn about it. The losses must be those of a single rank.
+// In TestRanksLeaveAndJoinBetweenTwoSteps, three ranks train. One of them leaves, and later another one joins with the
+// checkpoint of rank 0. Only gradsync.Group and shares.Owner must know this. The losses must be those of a single rank.
 func TestRanksLeaveAndJoinBetweenTwoSteps(t *testing.T) {
 	accumulated, groups := testOptions(), testOptions()
 	accumulated.Accumulation, groups.GhostGroup = 2, 2
@@ -22,7 +22,7 @@ func TestRanksLeaveAndJoinBetweenTwoSteps(t *testing.T) {
 		name    string
 		options replica.Options
 		sync    bool
-		shares  [3][]int // of the three ranks, of two of them, and of these two and the rank that joins as rank 1
+		shares  [3][]int // of the three ranks, of the two that remain, and of these two with a new rank 1
 	}{
 		{"statistics of all ranks", testOptions(), true, [3][]int{{3, 1, 2}, {2, 4}, {1, 3, 2}}},
 		{"micro-batches", accumulated, true, [3][]int{{1, 1, 1}, {3, 0}, {0, 1, 2}}},
@@ -55,15 +55,15 @@ func TestRanksLeaveAndJoinBetweenTwoSteps(t *testing.T) {
 	}
 }
 
-// Steps before which a rank leaves, and another one joins.
+// These are the steps before which a rank leaves, and another one joins.
 const leaves, joins = 5, 8
 
-// members are the ranks of a run whose group changes.
+// members are the ranks of a run. The group changes during the run.
 type members struct {
 	t      *testing.T
 	first  crew
 	shares [3][]int
-	saved  func() // called when rank 0 has saved the state with which another rank joins, and when rank 0 ends
+	saved  func() // called when rank 0 has saved the state for the rank that joins, and when rank 0 ends
 }
 
 func (m *members) start() map[string]session {
@@ -79,7 +79,7 @@ func (m *members) start() map[string]session {
 			}()
 		}
 	}
-	// moves makes a rank one of another group before a step.
+	// moves moves a rank to another group, before a step.
 	moves := func(o *Options, group, rank int) {
 		replica := o.Replica
 		err := replica.Group().Change(groups[group][0][rank], groups[group][1][rank])
@@ -96,7 +96,7 @@ func (m *members) start() map[string]session {
 	first := m.first
 	first.change = func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 		o.SaveSteps = joins - 1
-		later := map[int]int{stays: 0, remains: 1} // rank in the second group
+		later := map[int]int{stays: 0, remains: 1} // number of the rank in the second group
 		o.BeforeStep = func(step int64) {
 			switch {
 			case step == leaves && rank == goes:
@@ -133,8 +133,8 @@ func (m *members) start() map[string]session {
 	run(&b, first, goes, groups[0][0][goes], groups[0][1][goes])
 	run(&c, first, remains, groups[0][0][remains], groups[0][1][remains])
 	<-saved
-	if c, _, err := checkpoint.Latest(first.dir); err == nil { // otherwise, rank 0 has failed before
-		c.Close() // read only
+	if c, _, err := checkpoint.Latest(first.dir); err == nil { // if there is none, rank 0 has already failed
+		c.Close() // it was only read
 		if err := os.CopyFS(second.dir, os.DirFS(first.dir)); err != nil {
 			m.t.Error(err)
 		}

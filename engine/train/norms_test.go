@@ -35,7 +35,7 @@ func TestNormsOfParametersMakeUpTheGlobalOne(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	if !slices.Equal(measured, []int64{4, 8}) || off > 1e-6 { // 1e-6 because GradNorm is rounded to f32
+	if !slices.Equal(measured, []int64{4, 8}) || off > 1e-6 { // GradNorm is rounded to f32
 		t.Errorf("measured after steps %v, off by %g, want after 4 and 8 within 1e-6", measured, off)
 	}
 	o.Norms = false

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// pairs provides n samples with masked tokens and a label for the next sentence. Sample i+period equals sample i, but
-// has no masked tokens.
+// pairs provides n samples with masked tokens, and with a label for the next sentence. Sample i+period equals sample i,
+// but has no masked tokens.
 type pairs struct{ n, period int }
 
 func (p pairs) Len() int { return p.n }
@@ -92,15 +92,15 @@ func TestUnequalSharesOfPairsTrainAsOneRank(t *testing.T) {
 	})
 }
 
-// Micro-batches have different numbers of labels, but the step must be that of the whole batch.
+// Micro-batches have different numbers of labels. A step must nevertheless be that of the whole batch.
 func TestMicroBatchesOfPairsTrainAsOneBatch(t *testing.T) {
 	split := pairOptions(0)
 	split.Accumulation = 3
 	follows(t, alone(t, pairOptions(0), openReference), []session{alone(t, split, openReference)})
 }
 
-// The loss is the mean over the masked tokens plus the mean over the pairs. The second half of the large batch repeats
-// the pairs of the first half, but has no masked tokens. Both means, and therefore the steps, must be equal.
+// The loss is the mean over the masked tokens, plus the mean over the pairs. The second half of the large batch repeats
+// the pairs of the first half, without masked tokens. Both means must therefore be equal, and so must the steps.
 func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
 	step := func(batch int) replica.StepResult {
 		o := pairOptions(0)

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// A predictor with a checkpoint's weights must give the same scores as the run, to the bit. Its batch is larger than
-// the last batch.
+// With the weights of a checkpoint, a predictor must give the same scores as the run, to the bit. The batch of the
+// predictor is larger than the last batch of the run.
 func TestPredictorScoresAsTheRunDid(t *testing.T) {
 	for _, open := range []func(*testing.T) device.Device{openReference, openCPU} {
 		dev := open(t)
@@ -51,7 +51,8 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 	}
 }
 
-// score evaluates the held-out samples. It checks that the probabilities sum to 1 and agree with the top-1 count.
+// score evaluates the held-out samples. The probabilities of each sample must sum to 1, and must agree with the top-1
+// count.
 func score(t *testing.T, p *replica.Predictor, o replica.Options) replica.Sums {
 	t.Helper()
 	l := testLoader(t, o, true)

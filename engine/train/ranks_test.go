@@ -26,17 +26,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// crew describes a run of several ranks in this process.
+// crew describes a run of several ranks of this process.
 type crew struct {
 	open     func(*testing.T) device.Device
-	openRank func(rank int) device.Device // replaces open if not nil
+	openRank func(rank int) device.Device // if not nil, replaces open
 	options  replica.Options
-	types    []tensor.DType // compute type of each rank; nil: options.Compute on all ranks
+	types    []tensor.DType // compute type of each rank; nil: options.Compute for all ranks
 	shares   []int
 	sync     bool
 	splitter Splitter
 	dir      string // folder of the checkpoints
-	cap      int64  // size limit of a bucket in bytes
+	cap      int64  // largest size of a bucket in bytes
 
 	sequential bool
 	listen     func(rank int, grads collective.Communicator) collective.Communicator // replaces grads; may be nil
@@ -44,7 +44,7 @@ type crew struct {
 	change     func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
-// start trains with one goroutine per rank and returns the session of each rank.
+// start trains with one goroutine for each rank. It returns the session of each rank.
 func (c crew) start(t *testing.T) []session {
 	t.Helper()
 	size := len(c.shares)
@@ -62,7 +62,7 @@ func (c crew) start(t *testing.T) []session {
 	return out
 }
 
-// startRanks trains with 1 to 3 ranks, which have unequal shares, and returns the session of each rank. change changes
+// startRanks trains with 1 to 3 ranks, which have unequal shares. It returns the session of each rank. change changes
 // the options of a rank.
 func startRanks(t *testing.T, ranks int, change func(rank int, o *Options, rec *recorder)) []session {
 	t.Helper()
@@ -143,7 +143,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated {
 		return fail(fmt.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated))
 	}
-	if c.splitter != nil { // compile other plans while the rank trains
+	if c.splitter != nil { // other plans compile while the rank trains
 		go cachePlans(r, 3)
 	}
 	s.replica = r
@@ -154,7 +154,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	return s
 }
 
-// rotating is a Splitter that returns other shares at every step, some of them 0.
+// rotating is a Splitter. At every step it returns other shares, some of which are 0.
 type rotating struct{ shares [][]int }
 
 func (r rotating) Split(step int64, _ []RankStep, _ bool) []int {
@@ -170,8 +170,8 @@ func alone(t *testing.T, o replica.Options, open func(*testing.T) device.Device)
 	return s
 }
 
-// ranksTolerance permits differences of f32 sums in another order over 11 steps. A wrong sum or statistic changes
-// results by 1e-2.
+// ranksTolerance permits the differences of 11 steps with f32 sums in another order. A wrong sum or statistic would
+// change results by 1e-2.
 const ranksTolerance = 2e-5
 
 // follows compares losses, norms and evaluations of the ranks with those of a single rank.
@@ -206,7 +206,7 @@ func follows(t *testing.T, one session, ranks []session) {
 }
 
 // follows trains the ranks on the reference device and on the CPU, and compares them with a single rank. check compares
-// figures that follows does not.
+// further figures.
 func (c crew) follows(t *testing.T, name string, check func(t *testing.T, one session, ranks []session)) {
 	for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
 		t.Run(name+" "+kind, func(t *testing.T) {
@@ -219,8 +219,8 @@ func (c crew) follows(t *testing.T, name string, check func(t *testing.T, one se
 	}
 }
 
-// trainsAsOneRank trains a task with unequal shares on the reference device and on the CPU, and compares the ranks with
-// a single one. options returns the options of the task with a dropout. check compares figures that follows does not.
+// trainsAsOneRank trains a task on the reference device and on the CPU. It compares ranks with unequal shares with a
+// single rank. options returns the options of the task, with the given dropout. check compares further figures.
 func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options,
 	check func(t *testing.T, one session, ranks []session)) {
 	accumulated := options(0)
@@ -239,7 +239,7 @@ func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options
 	}
 }
 
-// oneBlock is a network with one residual block, whose branch is dropped for half of the samples.
+// oneBlock is a network with one residual block. For half of the samples, the branch of the block is dropped.
 func oneBlock(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn1", net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 	y := net.BatchNorm("bn2", net.Conv2D("conv2", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{})
@@ -303,7 +303,7 @@ func TestRanksStopTogetherAndGoOnWithAnotherSplit(t *testing.T) {
 		change: func(rank int, cancel context.CancelFunc, _ *Options, rec *recorder) {
 			rec.after = func(step int64) {
 				if rank == 1 && step == 5 {
-					cancel() // the other rank sees this in the reports of the next step
+					cancel() // the other rank learns this from the reports of the next step
 				}
 			}
 		}}.start(t)
@@ -329,7 +329,7 @@ func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			if rank == 1 {
-				o.Train.Close() // so that rank 1 cannot read its data
+				o.Train.Close() // rank 1 can then not read its data
 			}
 		}}
 	for rank, s := range c.start(t) {
@@ -345,14 +345,14 @@ func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
 }
 
 func TestRanksRollBackTogether(t *testing.T) {
-	timed := [2]int{} // number of steps of each rank whose times were known
+	timed := [2]int{} // for each rank, number of steps whose times were known
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			o.SaveSteps, o.Eval = 1, nil
 			o.Timed = func([]replica.StepTimes) { timed[rank] = len(rec.steps) }
 			rec.after = func(step int64) {
 				if rank == 1 && step == 4 && len(rec.rolledBackTo) == 0 {
-					poison(t, o.Replica) // gradients of this rank are NaN from here on
+					poison(t, o.Replica) // from here on, the gradients of this rank are NaN
 				}
 			}
 		}}
@@ -367,8 +367,8 @@ func TestRanksRollBackTogether(t *testing.T) {
 	}
 }
 
-// In TestAllRanksSkipTheStepOfOneBadGradient, one of three ranks has a gradient that is not finite in one step, or in
-// 30 steps with HETERO_HOSTILE=1. All ranks skip these steps, and the run continues.
+// In TestAllRanksSkipTheStepOfOneBadGradient, the gradient of one of three ranks is not finite in one step, or in 30
+// steps with HETERO_HOSTILE=1. All ranks must skip these steps, and the run must continue.
 func TestAllRanksSkipTheStepOfOneBadGradient(t *testing.T) {
 	steps := []int64{4}
 	if needtest.Hostile.On() {

@@ -9,8 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// TestRecomputedActivationsChangeNoBit trains with and without recomputation. It uses a transformer with dropout, a
-// network with batch normalisation and running statistics, and two ranks with statistics over all samples.
+// TestRecomputedActivationsChangeNoBit trains with and without recomputation. The models are a transformer with
+// dropout, and a network with batch normalisation and running statistics. It also uses two ranks with statistics over
+// all samples.
 func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 	for name, options := range map[string]replica.Options{"transformer": languageOptions(0.2),
 		"batch normalisation": testOptions()} {
@@ -27,7 +28,7 @@ func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 						kept.Recomputed())
 				}
 				if more, less := kept.PredictedBytes(), again.PredictedBytes(); name == "transformer" && less >= more {
-					// only the activations differ
+					// Recomputation must save memory of activations.
 					t.Errorf("got %d bytes with recomputation, %d without", less, more)
 				}
 				if again.FLOPs() != kept.FLOPs() {
@@ -49,7 +50,7 @@ func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 	})
 }
 
-// sameSteps compares losses, norms and evaluations bit by bit.
+// sameSteps requires bit-equal losses, norms and evaluations.
 func sameSteps(t *testing.T, got, want session) {
 	t.Helper()
 	if got.err != nil || want.err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// listening is a Splitter that stores the reports and changes nothing.
+// listening is a Splitter that stores the reports, and never changes the shares.
 type listening struct{ heard *[][]RankStep }
 
 func (l listening) Split(_ int64, ranks []RankStep, _ bool) []int {
@@ -53,7 +53,7 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 				t.Errorf("rank %d, step %d: its own part is %+v, want the step's times %+v", rank, step.Step, own,
 					step.Times)
 			}
-			want := own // the report that the other rank receives
+			want := own // the report that the other rank should receive
 			want.Times.Communication, want.Times.Hidden, want.Times.Optimizer = before.Communication, before.Hidden,
 				before.Optimizer
 			if there != want {
@@ -98,7 +98,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.close()
-	var figures telemetry.Sample // each sensor gets a different value
+	var figures telemetry.Sample // each sensor has a different value
 	for i := range figures {
 		figures[i] = 1.5 + float64(i)
 	}
@@ -126,7 +126,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	all, _, err := x.exchange(context.Background(), own, wish{})
 	if err != nil || !math.IsInf(all[0].Loss, 1) ||
 		fmt.Sprint(all[0].Telemetry, all[0].Links) != fmt.Sprint(telemetry.Unknown(), unknownLinks()) {
-		// compare text, because NaN is not equal to NaN
+		// The test compares texts, because NaN is not equal to NaN.
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
 	if got := unsafe.Sizeof(reportRow{}); got > 248 {
@@ -142,7 +142,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 }
 
-// logged is a communicator that logs the operations it receives.
+// logged is a communicator that logs the operations that it receives.
 type logged struct {
 	collective.Communicator
 	log []string
@@ -158,7 +158,7 @@ func (l *logged) Sync(ctx context.Context) error {
 	return l.Communicator.Sync(ctx)
 }
 
-// The reports follow the last bucket, and the ranks synchronize once per step.
+// The reports must follow the last bucket. The ranks must synchronize only once per step.
 func TestAStepMeetsOnce(t *testing.T) {
 	for name, sequential := range map[string]bool{"overlap": false, "sequential": true} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAStepMeetsOnce(t *testing.T) {
 				if s.err != nil {
 					t.Fatalf("rank %d: %v", rank, s.err)
 				}
-				for i, log := range logs[rank][1:] { // the first log also contains operations from the start of the run
+				for i, log := range logs[rank][1:] { // the first log also contains operations of the start of the run
 					if !strings.HasPrefix(log, "bucket 0 bucket 1 ") || !strings.HasSuffix(log, " reports sync") ||
 						strings.Count(log, "sync") != 1 || strings.Count(log, "reports") != 1 {
 						t.Errorf("rank %d, step %d: got %q, want the buckets, the reports, and to wait once", rank, i+2,

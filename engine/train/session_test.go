@@ -25,7 +25,7 @@ const (
 	testBatch   = 6
 	testSize    = 8
 	testClasses = 3
-	testSteps   = 11 // an epoch has 4 steps, so the run ends in mid-epoch
+	testSteps   = 11 // an epoch has 4 steps, so the run ends in the middle of an epoch
 )
 
 func openReference(t *testing.T) device.Device {
@@ -47,7 +47,7 @@ func testOptions() replica.Options {
 	}
 }
 
-// classify changes the classification task of o.
+// classify changes the classification task of o by a function.
 func classify(o *replica.Options, change func(*images.Classify)) {
 	task := o.Task.(images.Classify)
 	change(&task)
@@ -57,7 +57,7 @@ func classify(o *replica.Options, change func(*images.Classify)) {
 // mix gives the training samples of o a second label.
 func mix(o *replica.Options) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
 
-// several makes the classes of o independent. An image of class k has the labels 0 to k-1.
+// several makes the classes of o independent of each other. An image of class k has the labels 0 to k-1.
 func several(o *replica.Options) { classify(o, func(c *images.Classify) { c.Independent = true }) }
 
 // use sets the model of o.
@@ -65,7 +65,7 @@ func use(o *replica.Options, m models.Classifier) {
 	classify(o, func(c *images.Classify) { c.Model = m })
 }
 
-// newest opens the newest checkpoint in a folder, and closes it when the test ends.
+// newest opens the newest checkpoint in a folder. The end of the test closes it.
 func newest(t *testing.T, dir string) *checkpoint.Checkpoint {
 	t.Helper()
 	c, _, err := checkpoint.Latest(dir)
@@ -83,7 +83,7 @@ func testLoader(t *testing.T, o replica.Options, evaluate bool) *data.Loader {
 	return shareLoader(t, o, nil, evaluate)
 }
 
-// stepOf trains a new replica for one step.
+// stepOf trains one step with a new replica.
 func stepOf(t *testing.T, o replica.Options, samples data.Options) replica.StepResult {
 	t.Helper()
 	r, err := replica.New(openReference(t), o)
@@ -98,7 +98,7 @@ func stepOf(t *testing.T, o replica.Options, samples data.Options) replica.StepR
 	return out
 }
 
-// loadShare starts a loader of the share of a rank; if owner is nil, of whole batches.
+// loadShare starts a loader for the share of a rank. If owner is nil, it loads whole batches.
 func loadShare(t *testing.T, lo data.Options, owner *shares.Owner) *data.Loader {
 	t.Helper()
 	if owner != nil {
@@ -113,7 +113,7 @@ func loadShare(t *testing.T, lo data.Options, owner *shares.Owner) *data.Loader 
 	return l
 }
 
-// shareLoader is like testLoader, but reads only the share of a rank, unless owner is nil.
+// shareLoader is testLoader for the share of a rank. If owner is nil, it loads whole batches.
 func shareLoader(t *testing.T, o replica.Options, owner *shares.Owner, evaluate bool) *data.Loader {
 	t.Helper()
 	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1,
@@ -194,7 +194,7 @@ func (r *recorder) Saving()                               {}
 func (r *recorder) Saved(checkpoint.Saved, time.Duration) { r.saved++ }
 func (r *recorder) Warn(err error)                        { r.warnings = append(r.warnings, err) }
 
-// session is the part of a run that one process trains.
+// session is a part of a run: the part that one process trains.
 type session struct {
 	*recorder
 	replica *replica.Replica
@@ -202,7 +202,7 @@ type session struct {
 	err     error
 }
 
-// start runs a session on dev. It resumes from the newest checkpoint in the folder dir, if there is one.
+// start runs a session on dev. If there are checkpoints in the folder dir, it resumes from the newest one.
 func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o replica.Options, rec *recorder,
 	change func(*Options)) session {
 	t.Helper()

@@ -9,17 +9,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// grouped returns options in which samples of similar length are in the same step, and shorter passes for these steps.
+// grouped returns o with two changes: the samples of a step have similar lengths, and there are shorter passes for such
+// steps.
 func grouped(o replica.Options, shorter ...int) replica.Options {
 	o.Positions, o.Shorter = phraseLength, shorter
 	return o
 }
 
-// A step on the first positions of its samples must equal the step on all positions, because the rest is padding.
+// A step on the first positions of its samples must equal a step on all positions, because the other positions are
+// padding.
 func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 	accumulated := classifyOptions(3, 0.2)
 	accumulated.BatchSize, accumulated.Accumulation = 4, 2
-	small := languageOptions(0.2) // a batch of few samples, so that some batches are short
+	small := languageOptions(0.2) // in a small batch, all samples may be short
 	small.BatchSize = 4
 	for name, o := range map[string]replica.Options{"classes": classifyOptions(3, 0.2),
 		"classes, micro-batches": accumulated, "next tokens": small} {

@@ -21,7 +21,7 @@ import (
 // mortal is a communicator whose rank fails after a number of operations. From then on, it only returns errKilled.
 type mortal struct {
 	collective.Communicator
-	lives *int // number of remaining operations; shared by all communicators of the rank
+	lives *int // remaining operations; all communicators of the rank use the same number
 }
 
 var errKilled = errors.New("killed")
@@ -62,8 +62,8 @@ func filesOf(t *testing.T, dir string, step int64) (model, optimizer []byte, sta
 	return read("model.safetensors"), read("optimizer.safetensors"), found.State
 }
 
-// Rank 1 is lost at different operations of a step. Rank 0 must save a checkpoint that is bit-equal to a checkpoint of
-// the last complete step.
+// Rank 1 is lost at different operations of a step. The checkpoint of rank 0 must be bit-equal to a checkpoint of the
+// last complete step.
 func TestASurvivorSavesTheLastStep(t *testing.T) {
 	ghost, accumulated := testOptions(), testOptions()
 	ghost.GhostGroup = 2
@@ -88,7 +88,7 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 			whole.change = func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 				o.CompareSteps = 2
 				if rank == 1 {
-					atStart = immortal - lives // number of operations before the run starts
+					atStart = immortal - lives // number of operations before the first step
 				}
 			}
 			for rank, s := range whole.start(t) {
@@ -100,7 +100,7 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 			switch {
 			case needtest.Hostile.On():
 				trials = 100
-			case testing.Short(): // under the race detector
+			case testing.Short(): // with the race detector
 				trials = 4
 			}
 			for trial := range trials {
@@ -116,8 +116,8 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 	}
 }
 
-// checkLost loses rank 1 at operation at. It compares the checkpoint of rank 0 with that of a run that stops after
-// the same step.
+// checkLost lets rank 1 be lost at operation at. It compares the checkpoint of rank 0 with that of a run that stops
+// after the same step.
 func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	t.Helper()
 	lives := at
@@ -164,13 +164,14 @@ func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	return true
 }
 
-// A run that resumes from a survivor's checkpoint must have the same losses as an undisturbed run.
+// If a run resumes from a survivor's checkpoint, its losses must be those of an undisturbed run.
 func TestTheRunOfASurvivorGoesOn(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, cap: 200, dir: t.TempDir()}
 	whole := c
 	whole.dir = t.TempDir()
 	want := whole.start(t)
-	// The exchange of the reports of the last step has ended: without it, no rank knows the loss of this step.
+	// Rank 1 fails after the exchange of the last step's reports. Without this exchange, no rank would know the loss of
+	// this step.
 	lives := 151
 	c.peers = killed(&lives)
 	lost := c.start(t)[0]
@@ -189,7 +190,7 @@ func TestTheRunOfASurvivorGoesOn(t *testing.T) {
 	}
 }
 
-// If the replicas differ, no rank saves, because no state is known to be correct.
+// If the replicas differ, no rank may save, because no state is known to be correct.
 func TestRanksThatDifferSaveNothing(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
@@ -207,7 +208,7 @@ func TestRanksThatDifferSaveNothing(t *testing.T) {
 	}
 }
 
-// flipBit changes one bit of the first weight.
+// flipBit flips one bit in the first parameter.
 func flipBit(t *testing.T, r *replica.Replica) {
 	t.Helper()
 	p := r.State().Params.Params[0]
@@ -221,7 +222,7 @@ func flipBit(t *testing.T, r *replica.Replica) {
 	}
 }
 
-// If the data of a rank cannot be read, the last complete step is still saved.
+// If a rank cannot read its data, the last complete step must still be saved.
 func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 	for _, victim := range []int{0, 1} {
 		c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, dir: t.TempDir(),
@@ -242,7 +243,7 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 	}
 }
 
-// failingLoader returns a loader whose data set cannot be read after step 3.
+// failingLoader returns a loader. Its data set cannot be read after step 3.
 func failingLoader(t *testing.T, r *replica.Replica, rec *recorder) *data.Loader {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 600, Classes: 3, Size: testSize})

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Options.Timed gets the times that each rank itself measured in a step, before the next step, evaluation or save.
+// Options.Timed must get the times of a step that each rank itself measured. It must get them before the next step,
+// evaluation or save.
 func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks  int
@@ -70,7 +71,7 @@ func TestTimedHasTheTimesOfOneStep(t *testing.T) {
 	}
 }
 
-// savingsOf calls a function at each save.
+// savingsOf is an Observer that calls a function at each save.
 type savingsOf struct {
 	*recorder
 	saving func()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// slowObserver sleeps after each step, and in every pause. It counts the pauses.
+// slowObserver sleeps after each step and in every pause. It counts the pauses.
 type slowObserver struct {
 	*recorder
 	step, pause time.Duration
@@ -35,12 +35,12 @@ func (o *slowObserver) RolledBack(step int64) {
 	o.rest()
 }
 
-// The times of steps include the work of observers between steps, but no pauses. All bounds hold on a machine of any
-// speed.
+// The times of steps must include the work of observers between steps, but not the pauses. All bounds hold on a machine
+// of any speed.
 func TestTrainingTimeHasGapsBetweenStepsButNoPauses(t *testing.T) {
 	for name, c := range map[string]struct {
 		ranks  int
-		pauses int // at least
+		pauses int // least number of pauses
 		change func(*Options, *slowObserver)
 	}{
 		"no pauses but the end": {1, 1, func(o *Options, _ *slowObserver) { o.Eval = nil }},

@@ -45,7 +45,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 			for range testSteps + 1 {
 				ctx, cancel := context.WithCancel(context.Background())
 				begun := len(pieces.losses)
-				pieces.after = func(step int64) { // in mid-epoch, before an evaluation, before the last one
+				pieces.after = func(step int64) { // in an epoch, before an evaluation, before the last one
 					if len(pieces.losses) == begun+2 || step == testSteps {
 						cancel()
 					}
@@ -84,7 +84,7 @@ func TestAccumulatedGradientIsTheGradientOfTheWholeBatch(t *testing.T) {
 func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channels ...int) {
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: channels, Dropout: 0.2}))
-	o.GhostGroup = 3 // statistics over fixed groups do not depend on micro-batches
+	o.GhostGroup = 3 // the groups are fixed, so micro-batches do not affect the statistics
 	norm := func(accumulation int) (loss, norm float64) {
 		o.Accumulation = accumulation
 		r, err := replica.New(open(t), o)
@@ -100,7 +100,7 @@ func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channe
 	}
 	loss1, norm1 := norm(1)
 	loss2, norm2 := norm(2)
-	// f32 sums in another order differ by a few units in the last place.
+	// Sums of f32 in another order differ by a few units in the last place.
 	if math.Abs(loss1-loss2) > 1e-5*loss1 || math.Abs(norm1-norm2) > 1e-5*norm1 {
 		t.Errorf("one batch: loss %.8g norm %.8g; two micro-batches: %.8g and %.8g", loss1, norm1, loss2, norm2)
 	}
@@ -111,12 +111,13 @@ func TestEvaluationCountsEverySampleOnce(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	// 26 samples give 4 steps per epoch, so 11 steps complete two epochs. The end of the run is also evaluated.
+	// 26 samples give 4 steps per epoch, so the 11 steps complete two epochs. There is another evaluation at the end of
+	// the run.
 	if len(s.evals) != 3 {
 		t.Fatalf("got %d evaluations, want 3", len(s.evals))
 	}
 	for _, e := range s.evals {
-		if e.Samples != 8 { // not a multiple of the batch size
+		if e.Samples != 8 { // this is no multiple of the batch size
 			t.Errorf("after step %d: got %d samples, want 8", e.Step, e.Samples)
 		}
 	}
@@ -151,7 +152,7 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 		opts.SaveSteps = 1
 		opts.Eval = nil
 		rec.after = func(step int64) {
-			if step == 4 { // from here on every gradient is NaN, also after a roll-back
+			if step == 4 { // from here on, every gradient is NaN, also after a roll-back
 				poison(t, opts.Replica)
 			}
 		}
@@ -168,7 +169,7 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 	}
 }
 
-// A run that ends before its first step has no loss, also after it was saved and resumed.
+// If a run ends before its first step, it has no loss. This must also hold after it was saved and resumed.
 func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -182,7 +183,7 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 	}
 }
 
-// A skipped step changes no weights, so a run that a signal ends needs no roll-back.
+// A skipped step does not change weights. If a signal ends the run, no roll-back is needed.
 func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -193,7 +194,7 @@ func TestASignalBeforeARollBackEndsTheRunWithoutIt(t *testing.T) {
 			switch step {
 			case 4:
 				poison(t, opts.Replica)
-			case 6: // the last step of NaNPatience
+			case 6: // the last step that NaNPatience permits
 				cancel()
 			}
 		}
@@ -211,7 +212,7 @@ func TestRollBackToAnEpochsEndDoesNotEvaluateItAgain(t *testing.T) {
 		opts.SaveSteps = 1
 		rec.after = func(step int64) {
 			if step == 4 {
-				// the end of the first epoch; this step evaluates and saves parameters that are still correct
+				// The first epoch ends with this step, which evaluates and saves correct parameters.
 				poison(t, opts.Replica)
 			}
 		}
@@ -273,7 +274,7 @@ func TestAForeignCheckpointIsSavedAtOnce(t *testing.T) {
 	}
 }
 
-// This test counts the allocations of the loop without those of observers. TestStepsAllocateNothing counts the
+// This test counts the allocations of the loop, without those of observers. TestStepsAllocateNothing counts the
 // allocations of steps on the CPU device.
 func TestLoopAllocatesNothingAStep(t *testing.T) {
 	if addressSanitizer {
@@ -321,7 +322,7 @@ func TestRollBackPassesOverADamagedCheckpoint(t *testing.T) {
 			if step == 5 {
 				poison(t, opts.Replica)
 			}
-			if step == 6 && len(rec.rolledBackTo) == 0 { // the first step that is skipped and not saved
+			if step == 6 && len(rec.rolledBackTo) == 0 { // the first step that is skipped, and therefore not saved
 				if err := os.Truncate(filepath.Join(dir, checkpoint.StepName(5), "model.safetensors"), 9); err != nil {
 					t.Error(err)
 				}
@@ -365,7 +366,7 @@ func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
 	if first.err != nil || first.result.SamplesSeen != 36 || first.result.Epochs != 1.5 {
 		t.Fatalf("first part: %v, %d samples, %v epochs", first.err, first.result.SamplesSeen, first.result.Epochs)
 	}
-	o.BatchSize = 4 // 6 steps per epoch; 12 samples of the second epoch are already used
+	o.BatchSize = 4 // 6 steps per epoch; the second epoch has already used 12 samples
 	second := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) {
 		opts.Steps, opts.Epochs = 0, 3
 	})
@@ -381,15 +382,15 @@ func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
 	if second.result.SamplesSeen != 36+9*4 || second.result.Epochs != 3 {
 		t.Errorf("got %d samples, %v epochs, want 72 and 3", second.result.SamplesSeen, second.result.Epochs)
 	}
-	// At the last step, the cosine over 3 epochs has not ended. At the first step, it was in the middle of the second
-	// epoch.
+	// The schedule is a cosine over 3 epochs of 6 steps. The first step of the second part is in the middle of the
+	// second epoch, which is step 9 of the schedule.
 	schedule := optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3, Total: 18}
 	if got, want := second.steps[0].Rate, schedule.Rate(9); got != want {
 		t.Errorf("rate of the first step: got %v, want %v", got, want)
 	}
 }
 
-// failing is a data set whose samples become unreadable after broken is set.
+// failing is a data set. When broken is set, its samples become unreadable.
 type failing struct {
 	data.Dataset
 	broken *atomic.Bool

@@ -13,18 +13,18 @@ import (
 )
 
 // typesTolerance limits the relative difference between the losses of a run with bf16 and a run with f32. bf16 rounds
-// activations to a relative error of 2^-9. The networks here have 5 to 9 successive roundings, about 1 % in the worst
+// activations to a relative error of 2^-9. These networks have 5 to 9 successive roundings, about 1 % in the worst
 // case, and 11 steps accumulate them. If a gradient is scaled twice or not at all, the error is a factor of 65536.
 const typesTolerance = 0.03
 
-// The ranks compare hashes of parameters and statistics after every step. If the run completes, the replicas are
+// After every step, the ranks compare hashes of parameters and statistics. If the run completes, the replicas are
 // therefore bit-equal.
 func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	wide := testOptions()
 	use(&wide, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
 	accumulated := testOptions()
 	accumulated.Accumulation = 2
-	// at 0.05, jumps of the loss amplify differences
+	// At a rate of 0.05, the loss jumps, which amplifies differences.
 	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 }
 	three := []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 			crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.open(t).Close() // this call may skip the test, which the goroutine of a rank must not do
+			c.open(t).Close() // may skip the test, which the goroutine of a rank must not do
 			crew := c.crew
 			crew.open, crew.dir = c.open, t.TempDir()
 			want := pure(t, crew, tensor.F32)
@@ -73,7 +73,7 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	}
 }
 
-// pure returns rank 0 of the same crew, with the same type on all ranks.
+// pure returns rank 0 of a crew whose ranks all compute in the type dt.
 func pure(t *testing.T, c crew, dt tensor.DType) session {
 	t.Helper()
 	c.types = make([]tensor.DType, len(c.shares))
@@ -87,7 +87,7 @@ func pure(t *testing.T, c crew, dt tensor.DType) session {
 	return s
 }
 
-// A loss scale is a power of two, so scaling and unscaling change no bit of f32 or bf16.
+// A loss scale is a power of two. Scaling and unscaling must therefore not change any bit of f32 or bf16.
 func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var want session

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// spoilt is a data set in which every seventh sample cannot be read.
+// spoilt is a data set of which every seventh sample cannot be read.
 type spoilt struct{ data.Dataset }
 
 func (s spoilt) NewReader() (data.Reader, error) {
@@ -27,8 +27,8 @@ func (r spoiltReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// spoil replaces the data sets of o by data sets with unreadable samples and 4 steps per epoch, and sets o.MaxReplaced
-// to limit.
+// spoil replaces the data sets of o. In the new sets, some samples cannot be read, and an epoch has 4 steps. It sets
+// o.MaxReplaced to limit.
 func spoil(t *testing.T, o *Options, seed uint64, workers, limit int) {
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 4 * testBatch, Eval: 20, Classes: 3,
 		Size: testSize})
@@ -51,7 +51,7 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, limit int) {
 	}
 }
 
-// spoiltRun trains one rank on unreadable samples, without evaluations; limit is o.MaxReplaced.
+// spoiltRun trains one rank on samples of which some cannot be read, without evaluations. limit is o.MaxReplaced.
 func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, limit int,
 	change func(*Options)) session {
 	t.Helper()
@@ -65,7 +65,7 @@ func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, see
 }
 
 func TestTooManyUnreadableSamplesEndAllRanksAfterTheSameStep(t *testing.T) {
-	const most = 1 // an epoch has 3 or 4 unreadable samples
+	const most = 1 // an epoch has 3 or 4 samples that cannot be read
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			free := spoiltRun(t.Context(), t, t.TempDir(), &recorder{}, seed, 0, nil)
@@ -162,7 +162,7 @@ func TestTooManyUnreadableSamplesOfAnEvaluationEndTheRunSaved(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
 			train := o.Train
-			spoil(t, o, 1, 2, 2) // 3 of the 20 held-out samples are unreadable
+			spoil(t, o, 1, 2, 2) // 3 of the 20 held-out samples cannot be read
 			o.Train = train
 		}}
 	for rank, s := range c.start(t) {

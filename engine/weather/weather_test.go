@@ -140,7 +140,7 @@ func TestConditionsOfTheExampleInTheDocumentation(t *testing.T) {
 	}
 }
 
-// twin computes the conditions by iterating over all steps from step 1 on.
+// twin computes the conditions with a loop over all steps from step 1 on.
 func twin(w *Weather, step int64, rank int) Conditions {
 	c := Fair
 	for _, l := range w.Lines {
@@ -276,7 +276,7 @@ func TestBandwidthIsReadable(t *testing.T) {
 	}
 }
 
-// The String of a parsed scenario must parse to the same scenario.
+// FuzzParse checks that the String of a parsed scenario parses to the same scenario.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "weather v1", "weather v1\nseed 18446744073709551615\nall speed 0.5",

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// numbered returns the tensors of a file whose head has row i filled with value i.
+// numbered returns the tensors of a file. All values in row i of the head are i.
 func numbered() []checkpoint.Tensor {
 	row := func(elements int) (data []byte) {
 		for i := range 3 {
@@ -35,9 +35,9 @@ func TestHeadsCorrespondByName(t *testing.T) {
 		name        string
 		file, model []string
 		initOf      string
-		want        []byte // rows of the file for the classes of the model; nil if the head is new
+		want        []byte // rows of the file for each class of the model; nil: the head is new
 		byNumber    bool
-		why         string // part of the reason for a new head, or of the error
+		why         string // part of the error, or of the reason for a new head
 	}{
 		{"equal", []string{"a", "b", "c"}, []string{"a", "b", "c"}, HeadAuto, []byte{0, 1, 2}, false, ""},
 		{"another order", []string{"c", "a", "b"}, []string{"a", "b", "c"}, HeadAuto, []byte{1, 2, 0}, false, ""},

@@ -136,7 +136,7 @@ func TestSettingsOfBERTAreReadAndCompared(t *testing.T) {
 
 func TestKindsOfConfigJSON(t *testing.T) {
 	for _, c := range []struct {
-		text, want string // want is the kind of the model, or a part of the error
+		text, want string // want: kind of the model, or a part of the error
 		damaged    bool
 	}{
 		{text: `{"model_type": "gpt2"}`, want: "gpt2"},

@@ -43,7 +43,7 @@ func file(t *testing.T, tensors ...checkpoint.Tensor) *checkpoint.File {
 	return f
 }
 
-// foreign returns the tensors of the model as another program saves them. change may then modify them.
+// foreign returns the tensors of the model in the form in which another program saves them. change may modify them.
 func foreign(d tensor.DType, prefix string, change func(map[string]checkpoint.Tensor)) []checkpoint.Tensor {
 	all := map[string]checkpoint.Tensor{}
 	for _, m := range model() {
@@ -81,9 +81,9 @@ func TestMatch(t *testing.T) {
 		head   string   // value of Options.InitOf
 		rename []string // value of Options.Renames
 		drop   []string // value of Options.Drops
-		fresh  []string // tensors that keep their initial values
-		notes  string   // a part of the notes
-		fails  string   // a part of the error; "" if there is none
+		fresh  []string // tensors that must keep their initial values
+		notes  string   // part of the notes
+		fails  string   // part of the error; "": no error
 	}{
 		{name: "the same", file: foreign(tensor.F32, "", nil), notes: "1 batch counters"},
 		{name: "without counters", file: foreign(tensor.F32, "", drop("bn.num_batches_tracked"))},
@@ -209,7 +209,7 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		d     tensor.DType
 		put   func(v float64) []byte
-		large float64 // a value that is too large for f32; 0 if the type has no such value
+		large float64 // a value beyond the range of f32; 0 if the type has none
 	}{
 		{tensor.F64, func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) },
 			1e300},
@@ -250,11 +250,12 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	}
 }
 
-// Conversion of f64 to bf16 uses f32 in between, but must give the nearest bf16, as with a single rounding.
+// The conversion of f64 to bf16 rounds twice, because it uses f32 in between. It must nevertheless give the nearest
+// bf16 number, as a single rounding does.
 func TestRoundingTwiceIsRoundingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		// a value near a tie of bf16
+		// This value is near a tie of bf16.
 		half := math.Float64frombits(math.Float64bits(1+float64(r.IntN(1<<7))/(1<<7)+1.0/(1<<8)) +
 			uint64(r.IntN(3)) - 1)
 		var src [8]byte

@@ -23,7 +23,7 @@ import (
 
 const place = "s3://runs/all/one/checkpoints"
 
-// open returns a server, a folder in its bucket, and an empty Store on this machine.
+// open returns a server, a folder in the server's bucket, and an empty Store on this machine.
 func open(t *testing.T) (*s3test.Server, *Folder, *checkpoint.Store) {
 	t.Helper()
 	s := s3test.New(t)
@@ -39,7 +39,7 @@ func open(t *testing.T) (*s3test.Server, *Folder, *checkpoint.Store) {
 	return s, f, store
 }
 
-// save saves a checkpoint. Its only weight is its step.
+// save saves a checkpoint whose only weight is its step.
 func save(t *testing.T, store *checkpoint.Store, step int64, best bool) string {
 	t.Helper()
 	w := checkpoint.Tensor{Name: "w", DType: tensor.F32, Shape: []int{1000},
@@ -66,7 +66,7 @@ func upload(t *testing.T, f *Folder, path string) {
 	}
 }
 
-// within returns a context that ends a wait for an upload that hangs.
+// within returns a context with a time limit, for waits that could hang.
 func within(t *testing.T) context.Context {
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(end)
@@ -159,7 +159,7 @@ func TestOldCheckpointsAreRemovedButNotTheBest(t *testing.T) {
 	}
 }
 
-// A run that resumed from an earlier step must not use later checkpoints of the earlier run.
+// A run that resumes from an earlier step must not use the checkpoints of later steps, which an earlier run uploaded.
 func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	s, f, store := open(t)
 	upload(t, f, save(t, store, 7, false))
@@ -175,7 +175,7 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
 		t.Errorf("got step %d, want 4: %v", got, err)
 	}
-	// When the run passes these steps, no old checkpoint may count as one of the newest.
+	// When the run reaches the steps of the old checkpoints again, none of these may count as one of the newest.
 	upload(t, f, save(t, store, 9, false))
 	if steps, all, err := f.complete(t.Context()); err != nil || !slices.Equal(steps, []int64{9, 4}) || len(all) != 2 {
 		t.Errorf("got %v, want 9 and 4: %v %q", steps, err, s.Keys("runs"))
@@ -186,7 +186,7 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
 		t.Errorf("got step %d, want 4: %v", got, err)
 	}
-	// `latest` alone must suffice, even if a list still shows later steps.
+	// `latest` names a missing step. The folder then has no newest checkpoint, even if the bucket lists later steps.
 	s.Store("runs", "all/one/checkpoints/latest", []byte("step-00000002\n"))
 	if got, ok, err := f.Newest(t.Context()); ok || err != nil {
 		t.Errorf("got step %d, want none: %v", got, err)
@@ -298,7 +298,7 @@ func TestAFailedUploadIsAnErrorAtTheEnd(t *testing.T) {
 	}
 }
 
-// The files of a checkpoint that waits for its upload may be removed.
+// The files of a checkpoint may be removed while its upload waits.
 func TestAnUploadReadsFilesThatWereRemoved(t *testing.T) {
 	s, f, store := open(t)
 	release := make(chan struct{})

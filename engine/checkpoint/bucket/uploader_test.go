@@ -91,7 +91,7 @@ func TestTheBestCheckpointIsNotLeftOut(t *testing.T) {
 func TestACanceledUploadLeavesNoCheckpoint(t *testing.T) {
 	s, f, store := open(t)
 	u, release := uploading(t, s, f, save(t, store, 5, false))
-	u.Saved(save(t, store, 6, false)) // waits
+	u.Saved(save(t, store, 6, false)) // waits for the upload of step 5
 	u.Cancel(func(step int64, manifest []byte) bool {
 		return step >= 5 && strings.Contains(string(manifest), "model")
 	})
@@ -161,7 +161,7 @@ func TestOnlyOneProcessWritesToAFolder(t *testing.T) {
 	if has, err := first.Has(t.Context(), 1); !has || err != nil {
 		t.Error("the first process has removed a checkpoint", err)
 	}
-	// The server ignores conditions, and a response is lost.
+	// First, the server does not implement conditional writes. Then, the response to a write is lost.
 	s.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Condition != "" && r.Method == "PUT" {
 			return &s3test.Fault{Status: 501, Code: "NotImplemented"}

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// The file environment.txt has the variables of all tasks of steps of Slurm 22.05, which real slurmd set.
+// environment.txt contains the environment of every task of some steps. The slurmd of Slurm 22.05 set these variables.
 func TestFindsTheRanksOfRealSteps(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "slurm", "environment.txt"))
 	if err != nil {

@@ -57,7 +57,7 @@ func TestRanksMeetAtTheFirstFreeAddress(t *testing.T) {
 	other.Log = log.logger()
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan error, 1)
-	go func() { // rank 0 of another start, whose rank 1 does not exist
+	go func() { // rank 0 of another start, which waits for its own rank 1
 		_, err := Join(ctx, other)
 		waits <- err
 	}()
@@ -92,7 +92,8 @@ func awaitListener(t *testing.T, address string) {
 	}
 }
 
-// Without tokens, the generation must distinguish starts, in both directions and after a failure.
+// Without tokens, ranks must distinguish two starts by the generation. This must hold for both starts, and after one
+// has failed.
 func TestAnotherStartIsPassedBy(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		at := ports(t, 2)
@@ -105,7 +106,7 @@ func TestAnotherStartIsPassedBy(t *testing.T) {
 			waits <- err
 		}()
 		awaitListener(t, at[0])
-		if failed { // rank 0 listens for a while to report the reason to its own ranks
+		if failed { // rank 0 listens for a while, to report the cause to its own ranks
 			wrong := first
 			wrong.Rank, wrong.Facts = 1, []Fact{{"version", "2"}}
 			if _, err := Join(ctx, wrong); !errors.As(err, new(*DisagreeError)) {

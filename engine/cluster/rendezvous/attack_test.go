@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
-// zeros is shared, so that the memory of the attackers does not count as memory of the group.
+// zeros is shared by all attackers, so that their memory does not count as memory of the group.
 var zeros = make([]byte, 1<<20)
 
 // attacks are the actions of strangers on a connection. Each returns when it is complete.
@@ -106,7 +106,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	stop()
 	attackers.Wait()
 	closeAll(groups)
-	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address, one line per second
+	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address: one line per second
 		t.Errorf("%d log messages in %d s, want about one a second:\n%s", said.count(), seconds,
 			strings.Join(said.messages, ""))
 	}
@@ -184,15 +184,15 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 	closeAll([]*Group{result.group, g})
 }
 
-// Strangers know the greeting, because it is public. They send it, keep the connection open, and connect again as soon
-// as the server closes it.
+// Strangers know the greeting, because it is public. They send it and keep the connection open. They connect again as
+// soon as the server closes it.
 func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
 	options := overLoopback(t, 3, plainListen)
 	address, token := options(0).Address, options(0).Token
 	first := joinLater(options(0))
 	ctx, stop := context.WithCancel(context.Background())
 	var strangers sync.WaitGroup
-	var held atomic.Int64 // connections whose greeting was answered, and that are open
+	var held atomic.Int64 // number of open connections whose greeting the server has answered
 	for range 100 {
 		strangers.Go(func() {
 			for ctx.Err() == nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// reportUsage prints the CPU time of this process in microseconds, and the memory of its Go heap and stacks in bytes.
+// reportUsage prints the CPU time of this process in microseconds. It also prints the memory of the Go heap and stacks
+// in bytes.
 func reportUsage() {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -35,7 +36,7 @@ func reportUsage() {
 	fmt.Println("used", (u.Utime.Nano()+u.Stime.Nano())/1000, m.HeapInuse+m.StackInuse)
 }
 
-// strangers are what programs without the token do at the port of rank 0.
+// strangers are the actions of programs without the token at the port of rank 0.
 var strangers = []func(net.Conn){
 	func(net.Conn) {},
 	func(conn net.Conn) { io.Copy(io.Discard, conn) }, // holds the connection
@@ -48,7 +49,7 @@ var strangers = []func(net.Conn){
 		conn.Write(garbage)
 		io.Copy(io.Discard, conn)
 	},
-	func(conn net.Conn) { // the greeting, and silence
+	func(conn net.Conn) { // sends the greeting, then nothing
 		conn.Write(append([]byte("htrendz\x02"), make([]byte, handshake.NonceBytes)...))
 		io.Copy(io.Discard, conn)
 	},
@@ -58,9 +59,9 @@ var strangers = []func(net.Conn){
 	},
 }
 
-// Strangers at the port of a complete group may cost the process of rank 0 at most 5 % of one CPU and 32 MiB (rows S1
-// and S3), at any rate of their connections. The process does nothing else in this test, so that its CPU time is the
-// cost. A limit of the gate, 3.4 % in the long run, leaves room for slower CPUs.
+// Strangers may cost the process of rank 0 at most 5 % of one CPU and 32 MiB (rows S1 and S3 of docs/reliability.md).
+// This must hold for any rate of connections. The group is complete, and the process does nothing else, so its CPU time
+// is the cost. The limits of the gate permit 3.4 %. The rest is a margin for slower CPUs.
 func TestStrangersCostRankZeroLittle(t *testing.T) {
 	needtest.Hostile.Need(t, "it measures CPU time for minutes")
 	for _, c := range []struct {
@@ -139,7 +140,7 @@ func measureStrangers(t *testing.T, attack func(port int, ended <-chan struct{},
 	}
 }
 
-// visitWithWrongToken connects from an address of its own, and waits for the refusal.
+// visitWithWrongToken connects from an address that no other client has, and waits for the refusal.
 func visitWithWrongToken(meeting string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 77, 0, 1)}, Timeout: 10 * time.Second}
 	conn, err := dialer.Dial("tcp", meeting)
@@ -157,11 +158,11 @@ func visitWithWrongToken(meeting string) error {
 	return nil
 }
 
-// manyKinds opens connections of all kinds of strangers from one address.
+// manyKinds opens connections from one address, which do what each kind of stranger does.
 func manyKinds(port int, ended <-chan struct{}, connections *atomic.Int64) {
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range 600 { // more than the port keeps open
+	for range 600 { // more connections than the port keeps open
 		all.Go(func() {
 			for {
 				select {
@@ -172,7 +173,7 @@ func manyKinds(port int, ended <-chan struct{}, connections *atomic.Int64) {
 				connections.Add(1)
 				conn, err := net.DialTimeout("tcp", fmt.Sprint("127.0.0.1:", port), 100*time.Millisecond)
 				if err != nil {
-					continue // the address is blocked
+					continue // the server has blocked the address
 				}
 				conn.SetDeadline(time.Now().Add(2 * time.Second))
 				strangers[next.Add(1)%int64(len(strangers))](conn)
@@ -183,7 +184,7 @@ func manyKinds(port int, ended <-chan struct{}, connections *atomic.Int64) {
 	all.Wait()
 }
 
-// flood opens connections from a number of addresses, without a wait for the kernel of the other side.
+// flood opens connections from a number of addresses. It does not wait for the answers of the server's kernel.
 func flood(addresses int) func(port int, ended <-chan struct{}, connections *atomic.Int64) {
 	return func(port int, ended <-chan struct{}, connections *atomic.Int64) {
 		to := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}

@@ -96,9 +96,9 @@ func TestGatherGivesEveryRankAllValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := meet(t, 5)
 		defer closeAll(groups)
-		for round := range 20 { // each name is used again immediately, even if a rank is late
+		for round := range 20 { // uses each name again immediately, even if a rank is late
 			mustTogether(t, groups, func(g *Group) error {
-				// Different lengths, some empty.
+				// the values have different lengths, and some are empty
 				mine := bytes.Repeat([]byte{byte(g.Rank()), byte(round)}, round*1000*g.Rank())
 				values, err := g.Gather(context.Background(), "step", mine)
 				if err != nil {
@@ -137,7 +137,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		defer closeAll(groups)
 		wants := []string{
 			`exchange "save": waited 2s for 4 ranks, missing: ranks 1, 3 (context deadline exceeded)`,
-			// Rank 0 has stopped waiting before.
+			// rank 2 waits for longer than rank 0, so rank 0 also counts as missing
 			`exchange "save": waited 3s for 4 ranks, missing: ranks 0, 1, 3 (context deadline exceeded)`,
 		}
 		for i, err := range together([]*Group{groups[0], groups[2]}, func(g *Group) error {
@@ -150,7 +150,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, wants[i])
 			}
 		}
-		// A rank that gave up may try again.
+		// A rank whose wait has timed out may try again.
 		for rank, err := range together(groups, func(g *Group) error {
 			return g.Barrier(context.Background(), "save")
 		}) {

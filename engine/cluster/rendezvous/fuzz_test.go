@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Any bytes must be a frame of at most the allowed length, or an error.
+// FuzzReadBody checks that any bytes are a frame of at most the permitted length, or an error.
 func FuzzReadBody(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 7})
 	f.Add([]byte{0, 0, 0, 0})
@@ -24,7 +24,7 @@ func FuzzReadBody(f *testing.F) {
 	})
 }
 
-// A parsed registration must be written with the same bytes.
+// If a registration can be parsed, encoding it again must give the same bytes.
 func FuzzRegistration(f *testing.F) {
 	r := registration{member: Member{Rank: 1, LocalRank: -1, PID: 7, Host: "h", Name: "n", Endpoint: "e"}, worldSize: 2,
 		generation: 3, facts: []Fact{{"config", "x"}}}
@@ -39,7 +39,7 @@ func FuzzRegistration(f *testing.F) {
 	})
 }
 
-// An error from the wire must be printable.
+// Every error that a peer sends must have a printable text.
 func FuzzWireError(f *testing.F) {
 	for _, err := range []error{io.EOF, &DisagreeError{Differences: []Difference{{"a", "b", "c"}}}, &DuplicateError{},
 		&MissingError{Missing: []int{1}, Count: 3}, &LostError{Rank: 1}} {
@@ -57,7 +57,7 @@ func FuzzWireError(f *testing.F) {
 	})
 }
 
-// FuzzStranger sends any bytes to the port of a group that waits. The group must not be affected.
+// FuzzStranger sends any bytes to the port of a group whose ranks wait. The bytes must not affect the group.
 func FuzzStranger(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(append(magic[:], make([]byte, 100)...))
@@ -90,7 +90,7 @@ func optionsOf(n *network) Options {
 }
 
 // FuzzMember lets an authenticated rank send any frame after it has joined. The server must not crash. The group must
-// remain, or break with a reason that names this rank.
+// stay intact, or must break with a reason that names this rank.
 func FuzzMember(f *testing.F) {
 	var get, gather, abort encoder
 	get.u32(1)
@@ -122,7 +122,7 @@ func FuzzMember(f *testing.F) {
 		rank1 := (<-other).group
 		rank1.outbox.push(kind(kindA), a)
 		rank1.outbox.push(kind(kindB), b)
-		// A malformed message: its error proves that the server has read all earlier ones.
+		// The server ends the connection at this malformed message, after it has read all earlier messages.
 		rank1.outbox.push(kind(kindSet), get.b[:2])
 		<-rank1.ended
 		var lost *LostError

@@ -93,7 +93,7 @@ func TestPortInUse(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	address := porttest.Refusing(t)
-	// even if the time-out is over
+	// The cause must be in the error even if the time-out is over.
 	dial := func(_ context.Context, address string) (net.Conn, error) { return net.Dial("tcp", address) }
 	_, err := Join(context.Background(),
 		Options{Rank: 1, WorldSize: 2, Address: address, Timeout: 200 * time.Millisecond, Dial: dial})

@@ -101,7 +101,7 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 				}
 				test.change(&ranks[2])
 				ranks[2].Dial = func(ctx context.Context, address string) (net.Conn, error) {
-					time.Sleep(time.Second) // the other ranks wait already
+					time.Sleep(time.Second) // the other ranks are already waiting
 					return n.dial(ctx, address)
 				}
 				began := time.Now()
@@ -210,7 +210,7 @@ func TestWhoIsMissingIsNamedEverywhere(t *testing.T) {
 		for i := range ranks {
 			ranks[i].Timeout = 30 * time.Second
 		}
-		ranks[2].Timeout = 10 * time.Second // the first rank to give up
+		ranks[2].Timeout = 10 * time.Second // this rank is the first to give up
 		began := time.Now()
 		results := joinAll(ranks)
 		if took := time.Since(began); took < 30*time.Second || took > 34*time.Second {
@@ -229,7 +229,8 @@ func TestWhoIsMissingIsNamedEverywhere(t *testing.T) {
 	})
 }
 
-// Rank 0 counts as arrived when its process waits, even before its own registration is complete.
+// The list of missing ranks must not contain rank 0 while its process waits, even before its own registration is
+// complete.
 func TestRank0IsNeverMissingAtItsOwnMeeting(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -358,7 +359,7 @@ func TestRankMayComeAgainBeforeTheGroupIsComplete(t *testing.T) {
 	})
 }
 
-// A rank must end immediately if rank 0 is of another version, and state both versions.
+// If rank 0 has another version, a rank must end immediately. Its error must state both versions.
 func TestAnotherVersionIsNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -368,7 +369,7 @@ func TestAnotherVersionIsNamed(t *testing.T) {
 	next := protocol("")
 	next.Name[7]++
 	go func() {
-		conn, err := listener.Accept() // a second attempt gets no answer
+		conn, err := listener.Accept() // does not answer a second attempt
 		if err != nil {
 			return
 		}
@@ -382,8 +383,9 @@ func TestAnotherVersionIsNamed(t *testing.T) {
 	}
 }
 
-// With several addresses, a server that has another certificate, another version or a program before it may belong to
-// another run: the rank must look for its own rank 0 at the other addresses.
+// If there are several addresses, a server that refuses a rank may belong to another run. It may have another token,
+// version or certificate, or another program may intercept the connection. The rank must then look for its own rank 0
+// at the other addresses.
 func TestServersOfAnotherRunArePassedOver(t *testing.T) {
 	certificate := &handshake.CertificateError{Err: errors.New("signed by unknown authority")}
 	for _, foreign := range []error{ErrToken, fmt.Errorf("%w: got version 9", ErrVersion), certificate,

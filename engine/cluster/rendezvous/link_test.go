@@ -69,7 +69,7 @@ func TestBothSidesProveThatTheyHaveTheToken(t *testing.T) {
 	}
 }
 
-// A server without the token may send a welcome, but its proof is wrong.
+// A server without the token can send a welcome, but the proof in this welcome is wrong.
 func TestFalseServerIsFoundOut(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
@@ -159,7 +159,7 @@ func TestFramesThatWereTouchedAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			var frames [][]byte
-			raw := rank.w // a program between the ranks cannot even change TLS records
+			raw := rank.w // the frames are inside TLS, which detects changes on the network
 			for _, payload := range []string{"first", "second"} {
 				recorded := &tap{Conn: discard{}}
 				rank.w = recorded

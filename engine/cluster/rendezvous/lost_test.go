@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// frost is a connection that can freeze: it holds back sent bytes, as if the process were stopped.
+// frost is a connection that can freeze. It then holds back all sent bytes, as if the process were stopped.
 type frost struct {
 	net.Conn
 	frozen atomic.Bool
@@ -78,7 +78,7 @@ func TestLossOfARankReachesEveryRank(t *testing.T) {
 					}
 					groups = append(groups, result.group)
 				}
-				time.Sleep(time.Minute) // without another event
+				time.Sleep(time.Minute) // nothing else happens meanwhile
 				waiting := make(chan error, 1)
 				survivor := groups[(test.rank+1)%4]
 				go func() { waiting <- survivor.Barrier(context.Background(), "step") }()

@@ -54,7 +54,7 @@ func (n *network) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 }
 
-// options of one rank of a group on this network.
+// options returns the options of one rank of a group on this network.
 func (n *network) options(rank, size int) Options {
 	o := Options{Rank: rank, WorldSize: size, LocalRank: -1, Address: "rank0:1", Host: "host", Dial: n.dial,
 		Timeout: time.Minute}
@@ -112,8 +112,8 @@ func meet(t *testing.T, size int) []*Group {
 	return groupsOf(t, joinAll(ranks))
 }
 
-// overLoopback returns a function with the options of each rank of a group that meets on a port of loopback. listen
-// opens the port.
+// overLoopback opens a port of loopback with listen. It returns a function that gives the options of each rank of a
+// group.
 func overLoopback(t *testing.T, size int, listen func(address string) (net.Listener, error)) func(rank int) Options {
 	t.Helper()
 	listener, err := listen("127.0.0.1:0")
@@ -131,7 +131,7 @@ func overLoopback(t *testing.T, size int, listen func(address string) (net.Liste
 	}
 }
 
-// plainListen listens without the limits of package crowd.
+// plainListen opens a port without the limits of package crowd.
 func plainListen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 
 // together calls do for every group at the same time.

@@ -29,7 +29,7 @@ type role struct {
 
 func TestMain(m *testing.M) { ranktest.Main(m, rankVariable, role.run) }
 
-// testHeartbeat is much longer than a rank waits for a CPU on a machine with other load.
+// testHeartbeat is much longer than a rank waits for a CPU on a busy machine.
 const testHeartbeat = 8 * time.Second
 
 // run joins the group and prints the result.

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A rank that cannot join ends the wait of the other ranks, and all of them know why.
+// If a rank cannot join, the other ranks must stop waiting, and all ranks must report the cause.
 func TestARankThatRefusesEndsTheWaitOfTheOthers(t *testing.T) {
 	loopback := overLoopback(t, 3, plainListen)
 	options := func(rank int) Options {
@@ -20,7 +20,7 @@ func TestARankThatRefusesEndsTheWaitOfTheOthers(t *testing.T) {
 	second := joinLater(options(2))
 	cause := errors.New("data.vocab_file: want another file\n(2 files)")
 	refusing := options(1)
-	refusing.WorldSize = 4 // the cause is more important than another difference
+	refusing.WorldSize = 4 // the error must state the cause of the refusal, not this difference
 	if err := Refuse(t.Context(), refusing, RefusedData, cause); err != nil {
 		t.Errorf("got %v, want rank 0 to receive the cause", err)
 	}
@@ -37,7 +37,8 @@ func TestARankThatRefusesEndsTheWaitOfTheOthers(t *testing.T) {
 	}
 }
 
-// Rank 0 limits the cause, because a peer may send any text. A refusal of another start does not concern this one.
+// A peer can send any text as the cause of its refusal, so rank 0 must limit this text. A refusal that belongs to
+// another start must not end this start.
 func TestTheCauseOfAPeerIsLimited(t *testing.T) {
 	own := registration{worldSize: 2, facts: []Fact{{Name: "model.name", Value: "gpt2"}}}
 	peer := registration{worldSize: 3, facts: []Fact{{Name: string(RefusedSettings),

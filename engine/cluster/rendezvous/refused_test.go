@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// No connection with another token may be accepted, and the group must form afterwards (row S2).
+// No connection with a wrong token may be accepted, and the group must form afterwards (row S2 of docs/reliability.md).
 func TestWrongTokensAreRefused(t *testing.T) {
 	tries := int64(2000)
 	if needtest.Hostile.On() {
@@ -40,7 +40,7 @@ func TestWrongTokensAreRefused(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// no TIME_WAIT: 100,000 connections would use up the ports
+				// avoids TIME_WAIT, in which 100,000 connections would use up the ports
 				_ = conn.(*net.TCPConn).SetLinger(0)
 				conn.SetDeadline(time.Now().Add(patience))
 				switch _, err := greet(conn, newToken(), &handshake.TLS{Client: true}); {
@@ -66,8 +66,7 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	closeAll([]*Group{groups[1], groups[0]})
 }
 
-// A flood of connections of one address to the port of a complete group must not keep a program at another address
-// waiting.
+// A flood of connections from one address to the port of a complete group must not delay a program at another address.
 func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the kernel of Linux blocks addresses")
@@ -76,9 +75,9 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	address, token := options(0).Address, options(0).Token
 	first := joinLater(options(0))
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
-	t.Cleanup(func() { closeAll([]*Group{groups[1], groups[0]}) }) // after the flood, so that the port stays taken
+	t.Cleanup(func() { closeAll([]*Group{groups[1], groups[0]}) }) // after the flood, so that the port stays in use
 	porttest.Flood(t, address)
-	late := 0 // handshakes that did not end in time, on a busy machine
+	late := 0 // number of handshakes that were late because the machine is busy
 	for done := 0; done < 10; {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 		conn, err := dialer.Dial("tcp", address)

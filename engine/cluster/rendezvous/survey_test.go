@@ -78,7 +78,7 @@ func TestNodesNumberTheirRanks(t *testing.T) {
 				n := newNetwork()
 				nodes := make([]*Group, len(test.counts))
 				for node := range nodes {
-					nodes[node] = &Group{options: Options{Rank: node}} // only needed by together
+					nodes[node] = &Group{options: Options{Rank: node}} // together needs these groups
 				}
 				for node, err := range together(nodes, func(g *Group) error {
 					node := g.Rank()

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// SIGKILL does not end a process that sleeps in the kernel, for example in a write to a file system that does not
-// answer. The supervisor must not wait for it without end, and must not report that the run is saved.
+// SIGKILL does not end a process that sleeps in the kernel, for example while it writes to a file system that hangs.
+// The supervisor must not wait for such a process for ever, and must not report that the run is saved.
 func TestARankThatSurvivesSIGKILLIsLeftBehind(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan   string
-		signal os.Signal // nil: rank 1 ends the run
+		signal os.Signal // signal to the supervisor; nil: rank 1 ends the run
 		stop   syscall.Signal
 		says   string
 	}{

@@ -78,7 +78,7 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 	}
 }
 
-// memoryGroup makes a control group with a limit, or skips.
+// memoryGroup makes a control group with a memory limit, or skips the test.
 func memoryGroup(t *testing.T, limit int) (procs string) {
 	t.Helper()
 	name := fmt.Sprintf("hetero-train-test-%d", os.Getpid())
@@ -91,7 +91,7 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 		}
 		t.Cleanup(func() {
 			for deadline := time.Now().Add(patience); os.Remove(folder) != nil; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(deadline) { // its processes should have ended
+				if time.Now().After(deadline) { // the processes of the group should have ended
 					t.Errorf("%s is left", folder)
 					return
 				}
@@ -112,13 +112,14 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 
 func TestKillForWantOfMemoryIsSaid(t *testing.T) {
 	procs := memoryGroup(t, 256<<20)
-	// Until the memory of rank 1 is free, the kernel can kill a second process. That is not the supervisor
-	// (TestRanksHaveAHigherOOMAdjustment), but it can be another rank, and the supervisor can see its end first.
+	// Until the memory of rank 1 is free, the kernel can kill a second process. It does not kill the supervisor
+	// (TestRanksHaveAHigherOOMAdjustment), but it can kill another rank. The supervisor can see the end of that rank
+	// first.
 	const reason = ` \(process .* was killed by SIGKILL: out of memory \(the control group's counter oom_kill rose from `
 	const figures = `: memory\.\w+ of /\S+ is 256\.0 MiB, and its processes used up to 25\d\.\d MiB; planned-`
 	want := regexp.MustCompile(`rank 1` + reason + `\d+ to \d+\)` + figures + `1|rank ([02])` + reason + `0 to [23]\)` +
 		figures + `[02]`)
-	// The shell moves itself into the group, and with it supervisor and ranks.
+	// The shell moves itself, and therefore the supervisor and the ranks, into the group.
 	command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
 	command.Env, command.WaitDelay = append(os.Environ(), superviseVariable+"=account planned-0,wait;account planned-1,memory;account planned-2,wait"), patience
 	out, err := command.CombinedOutput()

@@ -17,11 +17,12 @@ import (
 
 func TestRanksDieWithTheirSupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		endSupervisor(t, signal, "wait;orphan 300ms,stubborn,wait;wait") // no process forwards SIGTERM, so it kills too
+		endSupervisor(t, signal, "wait;orphan 300ms,stubborn,wait;wait") // it is not forwarded, so it kills too
 	}
 }
 
-// init cancels the signal of the kernel, which belongs to the main thread. Package initialization runs on this thread.
+// init asks the kernel to send no signal when the supervisor ends. This setting belongs to the main thread, which runs
+// the initialization of packages.
 func init() {
 	if strings.Contains(os.Getenv(planVariable), unheard) {
 		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
@@ -30,7 +31,8 @@ func init() {
 	}
 }
 
-// A rank that holds the lifeline because of SIGTERM, and hangs in its step, does not outlive its limit.
+// After SIGTERM, a rank holds the lifeline to save. If it then hangs in its step, it must still end within its time
+// limit.
 func TestAHungRankDiesWithItsSupervisor(t *testing.T) {
 	endSupervisor(t, syscall.SIGKILL, "hold,orphan 300ms,stubborn,wait;wait")
 }
@@ -54,8 +56,8 @@ func endSupervisor(t *testing.T, signal syscall.Signal, plan string, environment
 	noneLeft(t, pids)
 }
 
-// After the end of its supervisor, a rank gets SIGTERM and has time to save, even if the kernel sends none. While it
-// saves, its limit does not count.
+// After the end of its supervisor, a rank must get SIGTERM and time to save, even if the kernel sends no signal. The
+// time limit must not end the save.
 func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
 	for _, plan := range []string{
 		"orphan 1m,save 75 mark saved;wait",
@@ -89,7 +91,7 @@ func TestRanksHaveAHigherOOMAdjustment(t *testing.T) {
 		_ = command.Wait()
 	})
 	for _, pid := range out.waitFor(t, 2) {
-		// A rank can write before the supervisor has changed its value.
+		// The rank can print before the supervisor has changed the rank's oom_score_adj.
 		for deadline := time.Now().Add(patience); adjustmentOf(t, pid) != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("process %d: got oom_score_adj %d, want %d; the supervisor has %d", pid, adjustmentOf(t, pid),

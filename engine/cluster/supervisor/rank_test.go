@@ -26,11 +26,11 @@ import (
 // planVariable makes this test binary a rank. Its value has the plan of each rank, separated by semicolons.
 const planVariable = "SUPERVISOR_TEST_PLAN"
 
-// marksVariable names the folder in which ranks and supervisor mark events, so that ranks can wait for them.
+// marksVariable contains the folder in which ranks and supervisor mark events. Ranks wait for these marks.
 const marksVariable = "SUPERVISOR_TEST_MARKS"
 
 const (
-	// patience is a time limit that no step reaches, even if the machine has much other load.
+	// patience is a time limit that no step reaches, even on a busy machine.
 	patience = time.Minute
 	// short is a time limit that a test waits for.
 	short = 300 * time.Millisecond
@@ -48,10 +48,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// unheard is a step in a plan: the ranks get no signal from the kernel when the supervisor ends.
+// unheard is a step in a plan: the kernel sends the ranks no signal when the supervisor ends.
 const unheard = "unheard"
 
-// superviseVariable makes this test binary a supervisor that can be killed.
+// superviseVariable makes this test binary run as a supervisor that the test can kill.
 const superviseVariable = "SUPERVISOR_TEST_SUPERVISE"
 
 func supervise() {
@@ -64,7 +64,7 @@ func supervise() {
 	fmt.Println(err)
 }
 
-// runRank runs the plan of this rank: steps separated by commas.
+// runRank runs the plan of this rank. Commas separate the steps of a plan.
 func runRank(plan string) {
 	rank, err := strconv.Atoi(os.Getenv("RANK"))
 	if err != nil {
@@ -76,7 +76,7 @@ func runRank(plan string) {
 	}
 }
 
-// lifeline is that of this rank.
+// lifeline is the Lifeline of this rank.
 var lifeline = new(Lifeline)
 
 func do(step []string) {
@@ -94,16 +94,16 @@ func do(step []string) {
 		if !ReportCause(os.Environ(), argument) {
 			os.Exit(97)
 		}
-	case "print": // an environment variable
+	case "print": // print an environment variable
 		fmt.Printf("%s %s=%s\n", os.Getenv("RANK"), argument, os.Getenv(argument))
-	case "mark": // perhaps after a pause
+	case "mark": // mark an event, perhaps after a pause
 		if len(step) > 2 {
 			do([]string{"pause", step[2]})
 		}
 		mark(os.Getenv(marksVariable), argument, "")
-	case "await": // a mark; the supervisor marks the end of rank N that it has seen as ended-N
+	case "await": // wait for a mark; the supervisor writes the mark ended-N when rank N has ended
 		await(func() bool { return marked(argument) != "" })
-	case "stopped": // wait until rank N is stopped, after its step "signal STOP"
+	case "stopped": // wait until the step "signal STOP" of rank N has stopped it
 		await(func() bool {
 			stat, err := os.ReadFile("/proc/" + marked("pid-"+argument) + "/stat")
 			return err == nil && strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T")
@@ -114,10 +114,10 @@ func do(step []string) {
 			panic(err)
 		}
 		time.Sleep(d)
-	case "wait": // for ever
+	case "wait": // wait for ever
 		fmt.Println("waits", os.Getpid())
 		time.Sleep(time.Hour)
-	case "save": // save for a while at the first signal; then end with the given code
+	case "save": // save for a while at the first signal, then end with the given code
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("waits", os.Getpid())
@@ -146,10 +146,10 @@ func do(step []string) {
 		lifeline.EndWithSupervisor(limit)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	case "signal": // send a signal to itself, from a shell: Go changes the effect of some signals
+	case "signal": // send this process a signal, from a shell, because Go changes the effect of some signals
 		mark(os.Getenv(marksVariable), "pid-"+os.Getenv("RANK"), strconv.Itoa(os.Getpid()))
 		_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + argument + " $$; sleep 60"}, os.Environ())
-	case "child": // start a child that holds the output, and leave it
+	case "child": // start a child process that keeps the output open, and do not wait for it
 		child := exec.Command("/bin/sh", "-c", "sleep 3600")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -189,7 +189,7 @@ func do(step []string) {
 	}
 }
 
-// mark marks an event. The rename makes the file and its text visible atomically.
+// mark marks an event. The rename makes the file and its text visible at the same time.
 func mark(folder, name, text string) {
 	path := filepath.Join(folder, name)
 	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600),
@@ -198,7 +198,7 @@ func mark(folder, name, text string) {
 	}
 }
 
-// marked returns the text of a mark in the folder of marksVariable, or "" before the event.
+// marked returns the text of a mark. Before the event, it returns "".
 func marked(name string) string {
 	text, err := os.ReadFile(filepath.Join(os.Getenv(marksVariable), name))
 	if err != nil {
@@ -229,7 +229,7 @@ func planned(t *testing.T, plan string) (Options, *buffer, *journal) {
 // buffer collects the output of ranks.
 type buffer struct{ logtest.Buffer }
 
-// waitFor returns the process numbers in n lines of waiting ranks.
+// waitFor waits until n ranks have printed that they wait. It returns their PIDs.
 func (b *buffer) waitFor(t *testing.T, n int) []int {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -252,13 +252,13 @@ func (b *buffer) waitFor(t *testing.T, n int) []int {
 	}
 }
 
-// alive reports whether a process runs; a zombie does not.
+// alive reports whether a process runs. A zombie does not run.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z")
 }
 
-// noneLeft requires that processes end soon.
+// noneLeft fails the test unless all of the processes end soon.
 func noneLeft(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {

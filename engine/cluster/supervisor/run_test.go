@@ -24,7 +24,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		grace time.Duration // short if ranks must be ended
+		grace time.Duration // grace period: short if the supervisor must kill ranks
 		plan  string
 		want  string // "": no error; PID stands for a number
 		code  int
@@ -63,7 +63,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 			options, _, _ := planned(t, test.plan)
 			options.Grace = test.grace
 			if strings.Contains(test.name, "slow") {
-				options.KillAfter = 10 * time.Second // the rank that is slow must obey within this time
+				options.KillAfter = 10 * time.Second // the slow rank must obey within this time
 			}
 			err := Run(context.Background(), options)
 			if test.want == "" {
@@ -89,9 +89,9 @@ func TestOthersGetGraceThenEnd(t *testing.T) {
 	const killing = "rank did not exit: killing it"
 	tests := []struct {
 		name             string
-		others, failing  string // plans of ranks 0 and 2, and of rank 1
+		others, failing  string // plan of ranks 0 and 2; plan of rank 1
 		grace, killAfter time.Duration
-		least            time.Duration // between the failure and the end
+		least            time.Duration // shortest time from the failure of rank 1 to the end
 		kills            int
 	}{
 		{"they end by themselves", "await ended-1,exit 5", "", patience, patience, 0, 0},
@@ -111,7 +111,7 @@ func TestOthersGetGraceThenEnd(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Rank != 1 {
 				t.Errorf("got %v, want that rank 1 failed", err)
 			}
-			// A machine with other load may be late, but not early.
+			// On a busy machine, the end may come late, but never early.
 			if took < test.least || test.grace == patience && took > patience {
 				t.Errorf("ended %v after the failure, want at least %v, and less than the grace period %v if the others end on their own",
 					took, test.least, test.grace)
@@ -135,7 +135,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		{"SIGTERM", "save 75;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
 		{"SIGINT", "save 130;save 130", []os.Signal{syscall.SIGINT}, "got interrupt", 130},
 		{"SIGHUP", "save 75;save 75", []os.Signal{syscall.SIGHUP}, "got hangup", 75},
-		// Heartbeats arrive every half second.
+		// A rank sends a heartbeat every half second.
 		{"a rank that saves for longer than the time of grace", "save 75 saving 4s;save 75",
 			[]os.Signal{syscall.SIGTERM}, "got terminated", 75},
 		{"a second SIGINT ends who does not", "stubborn,wait;stubborn,wait",
@@ -163,13 +163,13 @@ func TestSignalsArePassedOn(t *testing.T) {
 				return err, out, pids
 			}
 			var failed *RankError
-			grace := time.Hour // a second signal does not wait for it
+			grace := time.Hour // grace period: a second signal must end the run before it is over
 			if strings.Contains(test.plan, "saving") {
 				grace = 2700 * time.Millisecond
 			}
 			err, out, pids := run(test.plan, grace)
 			if grace < patience && errors.As(err, &failed) && failed.Hung {
-				// The machine is busy: no heartbeat came within the time of grace.
+				// The machine was so busy that no heartbeat arrived within the grace period. Use longer times.
 				noneLeft(t, pids)
 				err, out, pids = run(strings.ReplaceAll(test.plan, "4s", "34s"), 30*time.Second)
 			}
@@ -184,7 +184,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// Ranks that neither end nor send heartbeats must be killed, for every way to end the supervisor.
+// For every signal that ends the supervisor, it must kill ranks that neither end nor send heartbeats.
 func TestFrozenRanksAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -204,7 +204,7 @@ func TestFrozenRanksAreKilled(t *testing.T) {
 	}
 }
 
-// A user or a scheduler that repeats a signal must not postpone the end by each of them.
+// If a user or a scheduler repeats a signal, the repetitions must not postpone the end.
 func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
 	t.Parallel()
 	options, out, _ := planned(t, "stubborn,wait;stubborn,wait")
@@ -240,12 +240,12 @@ func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
 	noneLeft(t, pids)
 }
 
-// A rank that saves for longer than the grace period ends on its own.
+// If a rank saves for longer than the grace period, the supervisor must not kill it.
 func TestSavingRanksGetTheirTime(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{3 * time.Second, 30 * time.Second} {
-		// The time of grace is much longer than the half second between two heartbeats, unless the machine is very
-		// busy. The save is longer.
+		// The grace period is much longer than the half second between two heartbeats, except on a very busy machine.
+		// The save is longer than the grace period.
 		save := grace + time.Second
 		options, _, log := planned(t, fmt.Sprintf("hold,mark held,await ended-1,pause %v,mark saved,exit 5;await held,exit 3",
 			save))
@@ -315,7 +315,8 @@ func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
 	if !strings.Contains(out.String(), "rank 1 has <nil> <nil>") {
 		t.Errorf("got %s", out)
 	}
-	// Only rank 0 had it open. Another program can take the port once rank 0 has ended, but not three times.
+	// Only rank 0 has the port open. After the end of rank 0, another program can take the port, but not three times in
+	// a row.
 	for attempt := 1; ; attempt++ {
 		options, out, _ = planned(t, "exit 1;await ended-0,connect")
 		err := Run(context.Background(), options)
@@ -330,7 +331,7 @@ func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
 
 func TestWhatARankLeavesBehindIsEnded(t *testing.T) {
 	options, out, _ := planned(t, "exit 0;child,exit 0")
-	if err := Run(context.Background(), options); err != nil { // it does not wait for the child, which runs for an hour
+	if err := Run(context.Background(), options); err != nil { // it must not wait for the child, which runs for an hour
 		t.Error(err)
 	}
 	noneLeft(t, out.waitFor(t, 1))
@@ -398,7 +399,7 @@ func TestPartDividesEvenly(t *testing.T) {
 	}
 }
 
-// A cause is logged once, unless the result has it.
+// The supervisor must log each cause once, except for the cause in the error of Run.
 func TestEachCauseIsLoggedOnce(t *testing.T) {
 	options, _, log := planned(t, "report full,exit 3;await ended-0,report empty,exit 3;await ended-1,report empty,exit 3;await ended-2,report full,exit 3")
 	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 {
@@ -410,7 +411,8 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Ranks that lost another one repeat its cause, as in "rank 0 is lost: full". One text is enough.
+// If a rank is lost, the other ranks repeat its cause, as in "rank 0 is lost: full". The supervisor must not log this
+// text again.
 func TestARepeatedCauseIsNotLogged(t *testing.T) {
 	options, _, log := planned(t,
 		"report full,exit 3;await ended-0,report rank-0-is-lost:full,exit 5;await ended-1,report rank-1-is-gone,exit 5")
@@ -461,19 +463,20 @@ func TestKilledRankFromOutside(t *testing.T) {
 	noneLeft(t, pids)
 }
 
-// journal is a log that records the time of the first failure, and marks the end of each rank.
+// journal is a log that records the time of the first failure, and writes a mark when the supervisor logs the end of a
+// rank.
 type journal struct {
 	buffer
 	mu    sync.Mutex
 	at    time.Time
-	marks string // folder
+	marks string // folder of the marks
 }
 
 func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// ending matches the messages about a rank whose end the supervisor has seen.
+// ending matches the messages about the end of a rank.
 var ending = regexp.MustCompile(`msg="rank (?:ended|failed|stopped as requested)[^"]*" rank=([0-9]+)`)
 
 func (j *journal) Write(p []byte) (int, error) {

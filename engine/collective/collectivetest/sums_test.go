@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Some cases are sums that another order of addition can give, with rounding at every step. The others are sums that no
-// order can give.
+// In some cases, another order of addition can give the sum, with rounding at every step. In the other cases, no order
+// can give it.
 func TestSumsOfAnyOrder(t *testing.T) {
 	inf, nan, largest := math.Inf(1), math.NaN(), float64(math.MaxFloat32)
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 )
 
-// BenchmarkAllReduce uses loopback. The result is the speed of two hosts with a link that is as fast as loopback. Ranks
-// of one host should use shared memory instead.
+// BenchmarkAllReduce uses loopback. The result is the speed of two hosts whose link is as fast as loopback. Ranks of
+// one host should use shared memory instead.
 func BenchmarkAllReduce(b *testing.B) { benchmark(b, false) }
 
 func BenchmarkAllReduceEncrypted(b *testing.B) { benchmark(b, true) }
@@ -27,7 +27,7 @@ func benchmark(b *testing.B, encrypt bool) {
 	})
 }
 
-// BenchmarkSmall compares the shapes of small operations.
+// BenchmarkSmall compares the shapes by the times of small operations.
 func BenchmarkSmall(b *testing.B) {
 	need(b)
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/ports"
 )
 
-// slow is a Control that returns a value only after some time. If the context ends earlier, it returns no value.
+// slow is a Control whose calls take some time. If their context ends earlier, they fail.
 type slow struct{ collectivetest.Seat }
 
 func (s slow) Set(ctx context.Context, key string, value []byte) error {
@@ -46,7 +46,7 @@ func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board
 
 func seat(s collectivetest.Seat) Control { return s }
 
-// Rank 1 knows the address of rank 0 and has connected, while rank 0 still waits for the address of rank 1.
+// Rank 1 knows the address of rank 0 and has connected. Rank 0 is still waiting for the address of rank 1.
 func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	need(t)
 	_, ranks := configs(func(s collectivetest.Seat) Control { return slow{s} })
@@ -58,8 +58,8 @@ func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	meetOnce(t, comms)
 }
 
-// At every point where Connect waits, it must return if the context ends or the other rank is lost. The error must
-// state the reason.
+// Wherever Connect waits, it must return if the context ends or the other rank is lost. The error must state the
+// reason.
 func TestConnectingEnds(t *testing.T) {
 	need(t)
 	errGone := errors.New("gone")
@@ -95,7 +95,7 @@ func TestConnectingEnds(t *testing.T) {
 			ranks[c.rank].Control = watched{ranks[c.rank].Control, began, c.listens}
 			go func() {
 				<-began
-				// The rank is probably waiting now; errors before and during the wait are equal.
+				// The rank is probably waiting now. If it is not waiting yet, its error is the same.
 				time.Sleep(20 * time.Millisecond)
 				if lost {
 					b.Lose(other, errGone)
@@ -115,11 +115,11 @@ func TestConnectingEnds(t *testing.T) {
 	}
 }
 
-// The error must name the rank, the port and other connections to this port, and must be a communication error.
+// The error must be a communication error. It must name the missing rank, the port, and other connections to this port.
 func TestTheOtherRankIsMissing(t *testing.T) {
 	need(t)
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// the time limit is longer on a busy machine
+		// a busy machine needs a longer time limit
 		_, ranks := configs(seat)
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		said, dialled := make(chan endpoint, 1), make(chan error, 1)
@@ -146,10 +146,10 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	}
 }
 
-// Connections of other programs to a rank that is connecting must not disturb the group or its next operation.
+// While a rank connects, connections of other programs must not disturb the group or its first operation.
 func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	need(t)
-	const fewer, more = spareGuests / 2, 2 * spareGuests // than the permitted number of concurrent handshakes
+	const fewer, more = spareGuests / 2, 2 * spareGuests // compared with the permitted number of concurrent handshakes
 	visitor := Config{Secret: []byte("the token of the run")}
 	for name, attack := range map[string]struct {
 		connections int
@@ -161,7 +161,7 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 		}},
 		"closed":            {more, func(c net.Conn, _ endpoint) { c.Close() }},
 		"held":              {fewer, func(net.Conn, endpoint) {}},
-		"more than allowed": {more, func(net.Conn, endpoint) {}}, // the rank connects when the first of them are closed
+		"more than allowed": {more, func(net.Conn, endpoint) {}}, // the rank connects after some have closed
 		"garbage": {more, func(c net.Conn, _ endpoint) {
 			_, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100)))
 		}},
@@ -215,10 +215,10 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	}
 }
 
-// claimOf returns the claim of a rank.
+// claimOf returns the claim of a rank in the handshake.
 func claimOf(rank byte) []byte { return []byte{rank, 0, 0, 0} }
 
-// A replay of a recorded connection must fail, because each handshake has fresh random numbers.
+// If a recorded connection is replayed, the rank must refuse it, because each handshake has fresh random numbers.
 func TestARecordedConnectionIsRefused(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)
@@ -295,7 +295,7 @@ func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	}
 }
 
-// told publishes the address of its rank before the other ranks look for it.
+// told is a Control that sends the address of its rank to said, before the other ranks look for the address.
 type told struct {
 	Control
 	said chan endpoint
@@ -309,7 +309,7 @@ func (c told) Set(ctx context.Context, key string, value []byte) error {
 	return c.Control.Set(ctx, key, value)
 }
 
-// late delays the addresses of the other ranks until after the attack.
+// late is a Control that delays the addresses of the other ranks until the attack is over.
 type late struct {
 	Control
 	attacked chan struct{}
@@ -320,8 +320,8 @@ func (c late) Get(ctx context.Context, key string) ([]byte, error) {
 	return c.Control.Get(ctx, key)
 }
 
-// watched closes began when its rank waits for another rank: for the connection if known is set, otherwise for the
-// address.
+// watched is a Control that closes began when its rank starts to wait. If known is set, the rank then waits for a
+// connection, otherwise for an address.
 type watched struct {
 	Control
 	began chan struct{}
@@ -341,7 +341,7 @@ func (w watched) Get(ctx context.Context, key string) ([]byte, error) {
 func (w watched) Set(ctx context.Context, key string, value []byte) error {
 	err := w.Control.Set(ctx, key, value)
 	if strings.HasSuffix(key, "/0") {
-		close(w.began) // rank 0 only accepts connections
+		close(w.began) // rank 0 now waits for the connection
 	}
 	return err
 }

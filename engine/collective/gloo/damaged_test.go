@@ -23,8 +23,8 @@ import (
 
 const damageVariable = "HETERO_GLOO_DAMAGE_TEST_ROLE"
 
-// If a message has an invalid header, Gloo throws in its own thread, where no code can catch the exception. The process
-// must end with a reason and the exit code of a lost connection.
+// If a message has an invalid header, Gloo throws an exception in its own thread, where no code can catch the
+// exception. The process must print the reason, and end with the exit code of a lost connection.
 func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 	need(t)
 	if os.Getenv(damageVariable) != "" {
@@ -63,10 +63,10 @@ func sumWithDamage(t *testing.T) error {
 	return errors.Join(<-done, <-done, errors.New("the ranks noticed no damage"))
 }
 
-// damage forwards a connection. It changes the first message with data from the connecting rank.
+// damage forwards a connection. It changes the first message of the connecting rank that contains data.
 func damage(near, far net.Conn) {
 	go io.Copy(near, far)
-	// the greeting, the rank number with its proof, and the byte that commits
+	// the greeting, the rank number and its proof, and the byte that commits
 	if _, err := io.CopyN(far, near, handshake.GreetingBytes+4+sha256.Size+1); err != nil {
 		return
 	}

@@ -37,7 +37,8 @@ func sumOnce(t *testing.T, c *Communicator) error {
 		c.Sync(t.Context()))
 }
 
-// through publishes the address of a proxy instead of that of its rank. pass serves a connection to the rank.
+// through is a Control that publishes the address of a proxy instead of the rank's own address. pass serves a
+// connection to the rank.
 type through struct {
 	Control
 	t    *testing.T
@@ -77,7 +78,7 @@ func (p through) Set(ctx context.Context, key string, value []byte) error {
 	return p.Control.Set(ctx, key, changed)
 }
 
-// behind opens a group in which one rank is behind a proxy.
+// behind opens a group in which a proxy is in front of one rank.
 func behind(t *testing.T, size, proxied int, limit time.Duration, s Shape,
 	pass func(near, far net.Conn)) []*Communicator {
 	b := collectivetest.NewBoard()
@@ -91,11 +92,11 @@ func behind(t *testing.T, size, proxied int, limit time.Duration, s Shape,
 	})
 }
 
-// In a tree of radix 2, rank 0 is the only neighbour of rank 1. The proxy does not forward connections of rank 1 to
-// ranks 2 and 3, because Gloo would keep every message without a receiver.
+// In a tree of radix 2, rank 0 is the only neighbour of rank 1. The proxy does not forward connections from rank 1 to
+// ranks 2 and 3, because Gloo stores every message until a receiver takes it.
 func TestRanksThatWaitSendNothing(t *testing.T) {
 	need(t)
-	for _, limit := range []time.Duration{4 * time.Second, 40 * time.Second} { // longer on a busy machine
+	for _, limit := range []time.Duration{4 * time.Second, 40 * time.Second} { // a busy machine needs the longer limit
 		err := waitInSilence(t, limit)
 		if err == nil {
 			return
@@ -106,7 +107,8 @@ func TestRanksThatWaitSendNothing(t *testing.T) {
 	}
 }
 
-// waitInSilence lets the ranks wait for rank 0, for a part of the limit. It returns the errors of the operations.
+// waitInSilence lets the other ranks wait for rank 0, for a part of the time limit. It returns the errors of the
+// operations.
 func waitInSilence(t *testing.T, limit time.Duration) error {
 	var passed atomic.Int64
 	carry := func(to, from net.Conn) {
@@ -158,7 +160,7 @@ func waitInSilence(t *testing.T, limit time.Duration) error {
 // Rank 0 sends the result to ranks 1 and 2. The connection to rank 1 breaks before rank 1 can receive it.
 func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 	need(t)
-	const notice, noticeOfReceiver = 48, 3 // bytes of a message's header; its code for "ready to receive"
+	const notice, noticeOfReceiver = 48, 3 // size of a message header in bytes; code of the notice "ready to receive"
 	comms := behind(t, 3, 0, 0, Shape{Radix: 3, Bytes: 4096}, func(near, far net.Conn) {
 		defer near.Close()
 		defer far.Close()
@@ -196,7 +198,7 @@ func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 				continue
 			}
 			if _, err := io.CopyN(far, near, more); err == nil {
-				time.Sleep(200 * time.Millisecond) // until rank 0 waits for the notice
+				time.Sleep(200 * time.Millisecond) // by then, rank 0 waits for the notice
 			}
 			return
 		}
@@ -217,7 +219,7 @@ func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 	}
 }
 
-// A rank connects and is then lost or frozen. The other ranks, which measure shapes, must name it.
+// A rank is lost or stops after it has connected. The other ranks, which are timing shapes, must name it.
 func TestFaultsDuringTheMeasurement(t *testing.T) {
 	need(t)
 	const size, faulty = 4, 2
@@ -280,7 +282,7 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // the cases wait
-			if !c.dies { // the ranks wait for the whole limit; the machine may be too busy for this one
+			if !c.dies { // the ranks wait for the whole limit, so a busy machine may need a longer one
 				if errors.Join(trial(t, 12*time.Second)...) == nil {
 					return
 				}
@@ -292,7 +294,8 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 	}
 }
 
-// A rank with an older operation answers the roll call and is missing. A rank with a newer operation has entered.
+// Rank 0 is in operation 7. Rank 1 answers the roll call with operation 6, so it is missing. Ranks 2 and 3 have entered
+// operation 7.
 func TestAnswersOfTheRoll(t *testing.T) {
 	b := collectivetest.NewBoard()
 	t0 := &transport{config: Config{Rank: 0, Size: 4, Control: collectivetest.Seat{Board: b}, Name: "test",
@@ -311,7 +314,7 @@ func TestAnswersOfTheRoll(t *testing.T) {
 	}
 }
 
-// Ranks with different shapes would wait for each other, or Gloo would end them.
+// Ranks with different shapes must not connect. They would wait for each other, or Gloo would end their processes.
 func TestRanksWithDifferentShapesDoNotConnect(t *testing.T) {
 	need(t)
 	b, ranks := configs(seat)

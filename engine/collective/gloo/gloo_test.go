@@ -35,7 +35,7 @@ func connected(t conformance.TB, size int, limit time.Duration, encrypt bool) ([
 	return shaped(t, size, limit, encrypt, nil)
 }
 
-// shaped opens a group with shape s. nil: the group measures shapes.
+// shaped opens a group with shape s. If s is nil, the group chooses a shape by measurements.
 func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Shape) ([]*Communicator,
 	*collectivetest.Board) {
 	t.Helper()
@@ -52,12 +52,13 @@ func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Sh
 
 func TestConformance(t *testing.T) { conform(t, false, nil, collectivetest.Options{}) }
 
-// The tree is used for small operations, even if another shape is faster.
+// The group uses a tree for small operations, even if another shape is faster.
 func TestConformanceOfATree(t *testing.T) {
 	conform(t, false, &Shape{Radix: 2, Bytes: 4 << 10}, collectivetest.Options{Sizes: []int{2, 4, 7}})
 }
 
-// crypto/tls allocates a little memory for each record of about 16 KiB that it reads.
+// crypto/tls allocates a little memory for each record of about 16 KiB that it reads. The suite therefore permits some
+// allocations.
 func TestConformanceEncrypted(t *testing.T) {
 	conform(t, true, &Shape{Radix: 3, Bytes: 256}, collectivetest.Options{Sizes: []int{2, 3, 7}, Allocations: 1000})
 }
@@ -69,12 +70,12 @@ func conform(t *testing.T, encrypt bool, s *Shape, o collectivetest.Options) {
 		comms, b := shaped(t, size, limit, encrypt, s)
 		return collectivetest.GroupOf(comms, func(rank int) {
 			comms[rank].Die()
-			b.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
+			b.Lose(rank, collective.ErrDied) // rank discovery does the same when it loses a rank
 		})
 	}
 	suite := conformance.Go(t)
 	if s != nil && !encrypt {
-		// Only small operations travel along a tree, and long checks are of large ones.
+		// The long checks use large operations, but only small operations travel along a tree.
 		suite = conformance.Brief(suite, "a long check, which the communicators of packages shm and gloo pass")
 	}
 	collectivetest.RunWith(suite, open, o)

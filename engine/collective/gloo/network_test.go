@@ -20,13 +20,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// wire forwards TCP connections and simulates a bad network. Lost packets appear as pauses, because TCP sends
+// wire forwards TCP connections and simulates a bad network. It simulates lost packets by pauses, because TCP sends
 // lost packets again.
 type wire struct {
 	mu    sync.Mutex
-	pause func() time.Duration // length of the pause before each piece; nil: no pause
-	cut   [2]bool              // by direction (0: towards the target): no bytes pass
-	open  *sync.Cond           // signals the end of a cut
+	pause func() time.Duration // returns the pause before each piece; nil: no pause
+	cut   [2]bool              // by direction (0: towards the target): whether bytes are held back
+	open  *sync.Cond           // signals that a cut has ended
 	conns []*net.TCPConn
 }
 
@@ -83,7 +83,7 @@ func (w *wire) each(f func(*net.TCPConn)) {
 	}
 }
 
-// overWire connects two ranks through a wire. The returned function sums 1 MiB on both ranks, once.
+// overWire connects two ranks through a wire. The returned function sums 1 MiB over both ranks, once.
 func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
 	t.Helper()
 	_, ranks := configs(seat)
@@ -123,12 +123,12 @@ func closeAll(t *testing.T, comms []*Communicator) {
 	t.Helper()
 	for _, c := range comms {
 		if err := c.Close(); err != nil && !errors.Is(err, io.EOF) {
-			t.Log(err) // error of a communicator that has failed
+			t.Log(err) // the communicator has failed, so Close may return an error
 		}
 	}
 }
 
-// Delays, pauses as after lost packets, and partitions that heal must only cost time.
+// Delays, partitions that heal, and the pauses of lost packets must only cost time.
 func TestABadNetwork(t *testing.T) {
 	need(t)
 	for name, disturb := range map[string]func(*wire){
@@ -166,8 +166,8 @@ func TestABadNetwork(t *testing.T) {
 	}
 }
 
-// A partition in one direction or both must cause a time-out, and a reset must cause an immediate error. No rank may
-// hang, and both must report the fault.
+// A partition in one direction or in both must cause a time-out. A reset must cause an immediate error. No rank may
+// hang, and both ranks must report the fault.
 func TestANetworkThatBreaks(t *testing.T) {
 	need(t)
 	for name, disturb := range map[string]func(*wire){
@@ -181,7 +181,7 @@ func TestANetworkThatBreaks(t *testing.T) {
 			t.Parallel()
 			w, comms, sum := overWire(t, time.Second)
 			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) {
-				// the machine is busy
+				// the machine is too busy for this time limit
 				t.Log(err)
 				closeAll(t, comms)
 				w, comms, sum = overWire(t, time.Minute)
@@ -203,7 +203,7 @@ func TestANetworkThatBreaks(t *testing.T) {
 			case name == "the connections are reset":
 				reset()
 			default:
-				// There are 128 pieces in each direction. Later pieces wait for the reset.
+				// A sum has 128 pieces in each direction. Pieces after the tear wait for the reset.
 				var pieces atomic.Int64
 				torn := make(chan struct{})
 				w.set(func() {

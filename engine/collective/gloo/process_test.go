@@ -27,7 +27,7 @@ import (
 
 var _ gloo.Control = (*rendezvous.Group)(nil)
 
-// roleVariable makes the test binary run as one rank. Its value is the role.
+// roleVariable makes the test binary run as one rank. Its value is the role as JSON.
 const roleVariable = "HETERO_GLOO_TEST_ROLE"
 
 type role struct {
@@ -35,7 +35,7 @@ type role struct {
 	Address    string // address of the rendezvous
 	Timeout    time.Duration
 	Bytes      int64
-	Alone      bool // whether the rank never connects
+	Alone      bool // the rank is the only one of its group
 }
 
 func TestMain(m *testing.M) {
@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run reduces r.Bytes repeatedly. It prints "round" after the first reduction. After each SIGUSR1, it prints "round"
-// after the next reduction.
+// run reduces r.Bytes again and again. It prints "round" after the first reduction, and after the first reduction that
+// follows a SIGUSR1.
 func (r role) run() error {
 	if r.Alone {
 		comm, err := gloo.Connect(context.Background(),
@@ -107,11 +107,12 @@ func (r role) run() error {
 	}
 }
 
-// The time while all processes are stopped must not count towards a time-out. The time while one rank is stopped and
-// others wait must count.
+// A pause of all processes must not count towards a time-out. If one rank is stopped while others wait, the time must
+// count.
 func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
-	// The first time-out is thousands of times as long as a round of 64 KiB. Only a very busy machine needs the second.
+	// The first time-out is thousands of times as long as a round of 64 KiB. Only a very busy machine needs the second
+	// time-out.
 	for _, limit := range []time.Duration{3 * time.Second, 30 * time.Second} {
 		line, ended := pauseOfAll(t, limit)
 		if ended == "" {
@@ -125,8 +126,8 @@ func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	t.Error("a pause of all processes ended a rank")
 }
 
-// pauseOfAll stops all processes for longer than the time-out, and then rank 1. It returns the last line of rank 0, or
-// the line of a rank that ended before rank 1 was stopped.
+// pauseOfAll stops all processes for longer than the time-out, then only rank 1. It returns the last line of rank 0. If
+// a rank ends before rank 1 is stopped, it returns the line of that rank as ended.
 func pauseOfAll(t *testing.T, limit time.Duration) (line, ended string) {
 	const size = 2
 	ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
@@ -155,7 +156,7 @@ func pauseOfAll(t *testing.T, limit time.Duration) (line, ended string) {
 	return ranks.Expect(0, ""), ""
 }
 
-// A process is lost during an all-reduce. The test uses real rank discovery.
+// A process is lost during an all-reduce. The ranks use real rank discovery.
 func TestLostProcessIsNamed(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	for _, c := range []struct {

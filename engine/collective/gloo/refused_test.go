@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// The system may refuse to create Gloo's thread, or the thread that checks time-outs. Without a handler, the C++
-// exception would end the process.
+// The system may refuse to start Gloo's thread, or the thread that checks time-outs. The C++ exception must become an
+// error, and must not end the process.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	refuse := nativetest.RefuseThreads(t)

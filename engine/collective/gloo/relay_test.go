@@ -21,17 +21,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// eavesdropper forwards connections to a rank. It may change a byte.
+// eavesdropper forwards connections to a rank, and may change a byte.
 type eavesdropper struct {
 	t      *testing.T
-	damage atomic.Bool  // change one byte of the next piece to the rank
-	most   atomic.Int64 // stop reading after forwarding this number of bytes; 0: no limit
+	damage atomic.Bool  // changes one byte of the next piece to the rank
+	most   atomic.Int64 // number of bytes after which it stops reading; 0: no limit
 
 	mu    sync.Mutex
 	heard bytes.Buffer
 }
 
-// carry serves a connection to the rank.
+// carry serves one connection to the rank.
 func (e *eavesdropper) carry(near, far net.Conn) {
 	go e.pass(far, near, true)
 	go e.pass(near, far, false)
@@ -59,11 +59,11 @@ func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
 	}
 }
 
-// If gradients are encrypted, a man in the middle must not be able to read them. If it changes a bit, both ranks must
-// end with an error, and no sum may contain the change.
+// If gradients are encrypted, a man in the middle must not be able to read them. If he changes a bit, both ranks must
+// return an error, and no sum may contain the change.
 func TestEncryptedGradients(t *testing.T) {
 	need(t)
-	pattern := bytes.Repeat([]byte{0x42, 0xde, 0xc0, 0x5e}, 16) // random bytes do not repeat it
+	pattern := bytes.Repeat([]byte{0x42, 0xde, 0xc0, 0x5e}, 16) // encrypted bytes contain no such repetition
 	for name, encrypt := range map[string]bool{"plain": false, "encrypted": true} {
 		t.Run(name, func(t *testing.T) {
 			_, ranks := configs(seat)
@@ -117,15 +117,15 @@ func TestEncryptedGradients(t *testing.T) {
 			}
 			for _, c := range comms {
 				if err := c.Close(); err != nil && !errors.Is(err, io.EOF) {
-					t.Log(err) // error of a communicator that has failed
+					t.Log(err) // the communicator has failed, so Close may return an error
 				}
 			}
 		})
 	}
 }
 
-// A stopped rank or a broken network must not prevent Close from returning. In this case the send buffers of all
-// sockets are full.
+// Close must return even if a rank is stopped or the network is broken. In this test, the send buffers of all sockets
+// are full.
 func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)
@@ -137,7 +137,7 @@ func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 		return Connect(ctx, c)
 	})
 	between.most.Store(4 << 20)
-	const bytes = 128 << 20 // more than the sockets buffer
+	const bytes = 128 << 20 // more than the buffers of the sockets hold
 	ended := make(chan error)
 	for _, c := range comms {
 		m, err := reference.New().Alloc(bytes)
@@ -157,7 +157,7 @@ func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 			if err == nil {
 				t.Error("got no error of a frozen network")
 			}
-		case <-time.After(time.Minute): // without a limit, Close never returns
+		case <-time.After(time.Minute): // an error in Close would make it wait for ever
 			t.Fatal("Close has not returned")
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// everyOp returns one small operation of each kind, and some larger ones, for groups of size ranks. Each operation has
-// its own data.
+// everyOp returns small operations of every kind, and some larger ones, for groups of size ranks. Each operation has
+// its own part of the buffer.
 func everyOp(size int) (ops []func(device.Region) collective.Op, elements []int) {
 	add := func(n int, f func(device.Region) collective.Op) { ops, elements = append(ops, f), append(elements, n) }
 	counts, total := make([]int64, size), int64(0)
@@ -44,7 +44,7 @@ func everyOp(size int) (ops []func(device.Region) collective.Op, elements []int)
 	return ops, elements
 }
 
-// results runs operations and returns the parts of the buffers that the contract defines, by operation and rank.
+// results runs the operations. It returns the bytes that the contract defines, by operation and rank.
 func results(t *testing.T, comms []*Communicator) (all [][][]byte) {
 	t.Helper()
 	size := len(comms)
@@ -83,7 +83,7 @@ func results(t *testing.T, comms []*Communicator) (all [][][]byte) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		if i < 7 { // every rank has the same values
+		if i < 7 { // all ranks must have the same result
 			for rank := range out {
 				if !bytes.Equal(out[rank], out[0]) {
 					t.Fatalf("%d ranks, operation %d: rank %d has other bits than rank 0", size, i, rank)
@@ -95,7 +95,7 @@ func results(t *testing.T, comms []*Communicator) (all [][][]byte) {
 	return all
 }
 
-// All shapes reduce in the order of ranks, so results must not depend on the shape that is chosen by measured times.
+// All shapes add in the order of ranks. The ranks choose a shape by measured times, so results must not depend on it.
 func TestShapesGiveTheSameBits(t *testing.T) {
 	need(t)
 	for _, size := range []int{2, 3, 5, 8, 13} {
@@ -121,7 +121,7 @@ func TestShapesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// The ranks choose one shape by measured times. Operations of all sizes must work with it.
+// The ranks must choose the same shape by measured times. Operations of all sizes must work with this shape.
 func TestRanksChooseOneShape(t *testing.T) {
 	need(t)
 	for _, size := range []int{2, 3, 9, 24} {
@@ -134,7 +134,7 @@ func TestRanksChooseOneShape(t *testing.T) {
 		results(t, comms)
 		chosen := comms[0].Shape()
 		closeAll(t, comms)
-		comms, _ = shaped(t, size, time.Minute, false, &chosen) // a second communicator of the same ranks
+		comms, _ = shaped(t, size, time.Minute, false, &chosen) // a second group of the same ranks
 		results(t, comms)
 		closeAll(t, comms)
 	}
@@ -157,8 +157,9 @@ func TestThresholdOfATree(t *testing.T) {
 	}
 }
 
-// In a tree of seven ranks, the children of rank 0 are 1, 2 and 4, the child of 2 is 3, and the children of 4 are 5 and
-// 6. Ranks that are not neighbours of a faulty rank must also name it. The cases mostly wait, so they overlap.
+// In a tree of seven ranks, the children of rank 0 are 1, 2 and 4. The child of rank 2 is 3, and the children of rank 4
+// are 5 and 6. Ranks that are not neighbours of a faulty rank must also name it. The cases mostly wait, so they run in
+// parallel.
 func TestFaultsBelowATree(t *testing.T) {
 	need(t)
 	const size = 7
@@ -172,7 +173,7 @@ func TestFaultsBelowATree(t *testing.T) {
 		return errors.Join(c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory),
 			DType: tensor.F32}), c.Sync(t.Context()))
 	}
-	// each runs f on all ranks but one.
+	// each runs f concurrently on all ranks but one.
 	each := func(comms []*Communicator, except int, f func(rank int, c *Communicator)) {
 		var done sync.WaitGroup
 		for rank, c := range comms {
@@ -248,7 +249,7 @@ func TestFaultsBelowATree(t *testing.T) {
 				var mismatch *collective.MismatchError
 				var peer *collective.PeerError
 				switch {
-				case errors.As(err, &peer): // another rank detected it first
+				case errors.As(err, &peer): // another rank detected the fault first
 				case !errors.As(err, &mismatch):
 					t.Errorf("rank %d: got %v, want a MismatchError or what another rank found", rank, err)
 				default:

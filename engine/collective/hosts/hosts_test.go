@@ -21,11 +21,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group contains ranks of this process on simulated hosts.
+// group contains ranks of this process. The hosts are simulated.
 type group struct {
 	hosts [][]int
 	comms []*Communicator
-	inner [][]*local.Communicator // inner communicators by rank
+	inner [][]*local.Communicator // inner communicators of each rank
 }
 
 func newGroup(t conformance.TB, hosts [][]int, limit time.Duration) *group {
@@ -72,7 +72,7 @@ func (g *group) kill(rank int) {
 	}
 }
 
-// close expects errors only from ranks that have failed.
+// close closes the group. Only ranks that have failed may return errors.
 func (g *group) close(t *testing.T) {
 	t.Helper()
 	for rank, c := range g.comms {
@@ -82,7 +82,7 @@ func (g *group) close(t *testing.T) {
 	}
 }
 
-// each runs f for every rank, in goroutines.
+// each runs f concurrently for every rank.
 func (g *group) each(f func(rank int, c *Communicator)) {
 	var wg sync.WaitGroup
 	for rank, c := range g.comms {
@@ -91,7 +91,7 @@ func (g *group) each(f func(rank int, c *Communicator)) {
 	wg.Wait()
 }
 
-// dealt divides size ranks among hosts. next returns the number of ranks of each host.
+// dealt divides size ranks among hosts. next returns the number of ranks of a host.
 func dealt(size int, next func(host int) int) (hosts [][]int) {
 	for rank := 0; rank < size; {
 		var ranks []int
@@ -151,7 +151,7 @@ func synced(t *testing.T, c *Communicator) error {
 	return c.Sync(ctx)
 }
 
-// In f32, 2^24 + 1 is rounded to 2^24, so the result depends on the order of the sum.
+// In f32, 2^24 + 1 is rounded to 2^24, so the sum depends on the order of addition.
 func TestSumsWithinHostsFirst(t *testing.T) {
 	const big = 1 << 24
 	in := []float32{big, 1, 1, 0}
@@ -162,7 +162,7 @@ func TestSumsWithinHostsFirst(t *testing.T) {
 		{[][]int{{0}, {1}, {2}, {3}}, big},   // ((big + 1) + 1) + 0
 		{[][]int{{0}, {1, 2}, {3}}, big + 2}, // big + (1 + 1) + 0
 		{[][]int{{0, 1}, {2, 3}}, big},       // (big + 1) + (1 + 0)
-		{[][]int{{3, 0}, {1, 2}}, big + 2},   // ranks of a host need not be adjacent
+		{[][]int{{3, 0}, {1, 2}}, big + 2},   // the ranks of a host need not be adjacent
 		{[][]int{{1, 2, 0}, {3}}, big + 2},   // (1 + 1) + big
 		{[][]int{{0, 1, 2, 3}}, big},         // one host
 	} {
@@ -215,7 +215,7 @@ func TestPartsNeedHostsInTheOrderOfRanks(t *testing.T) {
 	}
 }
 
-// While one operation waits for another host, the ranks of this host must complete their part of the next operation.
+// While an operation waits for another host, the ranks of this host must complete their part of the next operation.
 func TestStagesOverlap(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2, 3}}, 0)
 	defer g.close(t)
@@ -255,7 +255,7 @@ func TestStagesOverlap(t *testing.T) {
 	})
 }
 
-// An operation must use the result of the previous one, even if they share only a part of their memory.
+// An operation must see the result of the previous one, even if their buffers overlap only partly.
 func TestSameMemoryInOrder(t *testing.T) {
 	g := newGroup(t, [][]int{{0}, {1, 2}, {3}}, 0)
 	defer g.close(t)
@@ -279,7 +279,7 @@ func TestSameMemoryInOrder(t *testing.T) {
 	})
 }
 
-// Ranks die on hosts with one, two and three ranks, during an operation and between operations.
+// A rank dies, during an operation or between two operations. Its host has one, two or three ranks.
 func TestEveryDeathIsNamed(t *testing.T) {
 	hosts := [][]int{{0}, {1, 2}, {3, 4, 5}}
 	for dead := range 6 {
@@ -308,11 +308,12 @@ func TestEveryDeathIsNamed(t *testing.T) {
 	}
 }
 
-// The error must name the missing rank. It must not name the first rank of its host, which waits for the missing rank.
+// The error must name the missing rank. It must not name the first rank of the host, which also waits for the missing
+// rank.
 func TestLateRankIsNamed(t *testing.T) {
 	for _, late := range []int{2, 3, 5} {
 		for _, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, time.Minute} {
-			// the time limit is longer if a busy machine also delayed another rank
+			// a busy machine can also delay another rank; the test then uses a longer time limit
 			g := newGroup(t, [][]int{{0}, {1, 2}, {3, 4, 5}}, limit)
 			var others atomic.Bool
 			g.each(func(rank int, c *Communicator) {
@@ -345,12 +346,11 @@ func TestLateRankIsNamed(t *testing.T) {
 	}
 }
 
-// Some hosts have several ranks.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	g := newGroup(t, [][]int{{0}, {1, 2}}, 0)
 	defer g.close(t)
 	ops := make([][]collective.Op, 3)
-	done := make([]link, 3) // an event that allocates nothing
+	done := make([]link, 3) // links are events that allocate nothing
 	for rank := range ops {
 		m := memory(t, 1, 2, 3, 4, 5, 6)
 		done[rank].prepare(g.comms[rank])
@@ -384,7 +384,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The counts of an operation value may change before its next use.
+// After an operation, the caller may change the counts of its value, and use the value again.
 func TestCountsMayChange(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2}}, 0)
 	defer g.close(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable makes the test binary run as one rank. Its value is the role.
+// roleVariable makes the test binary run as one rank. Its value is the role as JSON.
 const roleVariable = "HETERO_HOSTS_TEST_ROLE"
 
 type role struct {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 const size = 4
 
-// connect opens the communicators as a training run does.
+// connect opens the same communicators as a training run.
 func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Communicator, error) {
 	host, place := hosts.HostOf(r.Hosts, r.Rank)
 	opts := hosts.Options{Rank: r.Rank, Size: size, Hosts: r.Hosts, RankOf: ranktest.LostRank}
@@ -75,7 +75,7 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 	return hosts.New(opts)
 }
 
-// run prints a line with the result of compute, then "round". It then reduces 4 MB in an endless loop.
+// run prints the result of compute in one line, then "round". It then reduces 4 MB again and again.
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func (r role) run() error {
 	}
 }
 
-// compute sums thirds and prints the bits of the sum. It then gathers, and prints the result.
+// compute sums thirds and prints the bits of the sum. It then gathers bytes and prints them.
 func (r role) compute(ctx context.Context, comm collective.Communicator, memory device.Buffer) error {
 	host := memory.Host()
 	binary.LittleEndian.PutUint32(host, math.Float32bits(1/(3+float32(r.Rank))))
@@ -123,7 +123,7 @@ func (r role) compute(ctx context.Context, comm collective.Communicator, memory 
 		return err
 	}
 	fmt.Printf("%08x ", binary.LittleEndian.Uint32(host))
-	counts := []int64{1, 2, 0, 3} // rank 0 has byte 0, rank 1 bytes 1 and 2, …
+	counts := []int64{1, 2, 0, 3} // rank 0 has byte 0, and rank 1 has bytes 1 and 2
 	clear(host)
 	own := [size][]int{{0}, {1, 2}, {}, {3, 4, 5}}
 	for _, i := range own[r.Rank] {
@@ -148,7 +148,7 @@ func need(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 }
 
-// There are two hosts with two ranks each, with shared memory within hosts and Gloo between them. Results must be
+// Two hosts have two ranks each. Ranks use shared memory within a host, and Gloo between hosts. Results must be
 // bit-equal on all ranks. If a rank is killed, the other ranks must name it.
 func TestProcesses(t *testing.T) {
 	need(t)

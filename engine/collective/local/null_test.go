@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rank is a null device. Its program computes two buckets, in one launch each, and waits for both.
+// rank has a null device. Its program computes two buckets, in one launch each, and waits for both all-reduces.
 type rank struct {
 	stream         *null.Stream
 	program        device.Program
@@ -19,7 +19,7 @@ type rank struct {
 	ops            [2]collective.Op
 }
 
-// newRank creates a rank. A launch moves 8 MB at bytesPerSecond; a bucket has bucketBytes.
+// newRank creates a rank. A launch moves 8 MB at bytesPerSecond. A bucket has bucketBytes.
 func newRank(t *testing.T, bytesPerSecond float64, bucketBytes int64) *rank {
 	t.Helper()
 	must := func(err error) {
@@ -76,7 +76,7 @@ func (r *rank) step(comm collective.Communicator) error {
 	return r.stream.Run(r.program)
 }
 
-// run drives all ranks for some steps.
+// run runs some steps on all ranks.
 func run(t *testing.T, ranks []*rank, model Model, steps int) {
 	t.Helper()
 	comms, err := New(len(ranks), Options{Model: model})
@@ -128,7 +128,7 @@ func TestModelledOverlap(t *testing.T) {
 					t.Errorf("rank %d: got a step of %v, want %v", i, got, c.want)
 				}
 			}
-			run(t, ranks, c.model, 9) // another group: its clock follows the events
+			run(t, ranks, c.model, 9) // in a second group, the modelled time of the streams continues
 			for i, r := range ranks {
 				if got, want := r.stream.Clock(), 10*c.want; got != want {
 					t.Errorf("rank %d: got %v for 10 steps, want %v", i, got, want)
@@ -146,7 +146,7 @@ func TestModelledDuration(t *testing.T) {
 		size int
 		want time.Duration
 	}{
-		{collective.AllReduce{Buffer: buffer}, 4, 18 * time.Millisecond}, // 6 messages, 6/4 of 8 MB
+		{collective.AllReduce{Buffer: buffer}, 4, 18 * time.Millisecond}, // 6 messages of 2 MB are 6/4 of 8 MB
 		{collective.AllGather{Buffer: buffer}, 4, 9 * time.Millisecond},
 		{collective.Barrier{}, 4, 3 * time.Millisecond},
 		{collective.AllReduce{Buffer: buffer}, 1, 0},

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// meet connects ranks with the given configurations, and returns their errors in the same order.
+// meet connects ranks with the given configurations, and returns the error of each.
 func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 	t.Helper()
 	need(t)
@@ -40,9 +40,9 @@ func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		odd  Config // an additional rank; ranks 0 and 1 of 3 are regular
+		odd  Config // an additional rank; ranks 0 and 1 of a group of 3 have the usual configuration
 		says string
-		all  bool // the group must fail
+		all  bool // all ranks must fail, not only the additional one
 	}{
 		{"another size", Config{Rank: 2, Size: 4}, "rank 2 has world size 4, rank 0 has 3", true},
 		{"a rank twice", Config{Rank: 1, Size: 3}, "two processes have rank 1", true},
@@ -58,7 +58,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			if c.all {
 				errs := meet(t, time.Minute, ours(0), ours(1), c.odd)
 				for i, err := range errs {
-					// Rank 0 may have failed before this rank connects, and then cannot report the reason.
+					// Rank 0 may have failed before this rank connects. This rank then cannot learn the reason.
 					late := i != 0 && errs[0] != nil
 					if err == nil || !strings.Contains(err.Error(), c.says) && !late {
 						t.Errorf("process %d: got %v, want %q", i, err, c.says)
@@ -70,7 +70,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			group := make(chan []error)
 			go func() { group <- meet(t, time.Minute, ours(0), ours(1)) }()
 			if err := meet(t, time.Minute, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) {
-				// Ranks 0 and 1 still wait for rank 2.
+				// Despite the additional rank, ranks 0 and 1 must wait for rank 2.
 				t.Errorf("the odd one: got %v, want %q", err, c.says)
 			}
 			last := meet(t, time.Minute, ours(2))
@@ -86,14 +86,14 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
 	var errs []error
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// the time limit is longer on a busy machine
+		// a busy machine needs a longer time limit
 		errs = meet(t, limit, ours(0), ours(2))
 		if errs[1] == nil {
 			t.Error("rank 2: no error")
 		}
 		if !errors.Is(errs[0], context.DeadlineExceeded) ||
 			!strings.Contains(errs[0].Error(), "missing: rank 1, 2, 3") {
-			// otherwise rank 2 has joined
+			// rank 2 had joined; if it had not, the machine was too busy for this limit
 			break
 		}
 	}
@@ -163,7 +163,7 @@ func TestRankZeroThatDiesWhileOthersWait(t *testing.T) {
 	_, err = Connect(ctx, c)
 	var peer *collective.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 0 || !errors.Is(err, collective.ErrDied) {
-		if !strings.Contains(fmt.Sprint(err), "rank 0") { // closed before the greeting was sent
+		if !strings.Contains(fmt.Sprint(err), "rank 0") { // rank 0 closed the connection before it sent the greeting
 			t.Errorf("got %v, want that rank 0 died", err)
 		}
 	}
@@ -199,7 +199,8 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 }
 
-// If file descriptors are exhausted, the error must state this, not only that a rank is missing.
+// If this process has no file descriptors left, the error must state this. It must not only state that a rank is
+// missing.
 func TestALackOfFileDescriptorsIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

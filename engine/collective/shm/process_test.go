@@ -30,14 +30,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable contains the role of a child process, which runs the test binary as one rank.
+// roleVariable contains the role of a child process. The child runs the test binary as one rank.
 const roleVariable = "HETERO_SHM_TEST_ROLE"
 
-// role describes the work of a child.
+// role describes what a child does.
 type role struct {
 	Config Config
-	// Rounds is the number of rounds; 0: repeat forever. A round is one all-reduce of f32 and one of bf16, of Elements
-	// each.
+	// Rounds is the number of rounds; 0: no limit. A round is an all-reduce of f32 and one of bf16, with Elements
+	// elements each.
 	Rounds, Elements int
 }
 
@@ -46,7 +46,7 @@ type report struct {
 	Error   string
 	Died    bool  // the error is a PeerError with cause ErrDied
 	Peer    int   // rank of the PeerError; -1: not a PeerError
-	Missing []int // ranks of the TimeoutError that are missing or behind
+	Missing []int // ranks that are missing or behind, according to the TimeoutError
 	Hash    string
 }
 
@@ -77,7 +77,7 @@ func reportOf(hash string, err error) report {
 	return r
 }
 
-// run is the main function of a child. It prints "connected", and "round" after the first round.
+// run is the main function of a child. It prints "connected", then "round" after the first round.
 func (r role) run() (hash string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -123,7 +123,7 @@ func (r role) run() (hash string, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), comm.Close()
 }
 
-// fill writes real numbers of very different magnitudes, some of them denormal or infinite.
+// fill writes numbers of very different magnitudes. Some are denormal or infinite.
 func fill(rng *rand.Rand, f32, bf16 []byte) {
 	for i := range len(f32) / 4 {
 		v := float32(rng.NormFloat64() * math.Pow(2, float64(rng.IntN(40)-20)))
@@ -140,13 +140,13 @@ func fill(rng *rand.Rand, f32, bf16 []byte) {
 
 // child is a rank in its own process.
 type child struct {
-	address string // address at which the ranks meet; "" if the child runs alone
+	address string // address at which the ranks meet; "": the child runs alone
 	t       *testing.T
 	cmd     *exec.Cmd
 	out     *bufio.Reader
 }
 
-// start starts a child; environment has the form "NAME=value".
+// start starts a child. environment contains entries of the form "NAME=value".
 func start(t *testing.T, r role, environment ...string) *child {
 	t.Helper()
 	need(t)
@@ -176,7 +176,7 @@ func start(t *testing.T, r role, environment ...string) *child {
 	return c
 }
 
-// says waits for a line of output.
+// says waits for a line of output, which must be want.
 func (c *child) says(want string) {
 	c.t.Helper()
 	if line, err := c.out.ReadString('\n'); strings.TrimSpace(line) != want {
@@ -184,7 +184,7 @@ func (c *child) says(want string) {
 	}
 }
 
-// report waits until the child ends.
+// report waits until the child ends, and returns its report.
 func (c *child) report() (r report) {
 	c.t.Helper()
 	all, err := io.ReadAll(c.out)
@@ -221,7 +221,7 @@ func startAll(t *testing.T, size int, r role) []*child {
 	return children
 }
 
-// endless runs endless all-reduces of 16 MB, so that every fault occurs during an all-reduce.
+// endless repeats all-reduces of 16 MB, so that every fault occurs during an all-reduce.
 var endless = role{Elements: 4 << 20}
 
 func TestKilledProcessIsNamed(t *testing.T) {
@@ -233,7 +233,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 				if rank == victim {
 					continue
 				}
-				if r := c.report(); r.Peer != victim || !r.Died { // not a time-out: the death itself was detected
+				if r := c.report(); r.Peer != victim || !r.Died { // the death itself must be detected, not a time-out
 					t.Errorf("rank %d: got %+v, want that rank %d died", rank, r, victim)
 				}
 			}
@@ -270,7 +270,7 @@ func sockets(t *testing.T) string {
 	return string(text)
 }
 
-// leftovers returns files of this program in the folders of named shared memory and of sockets.
+// leftovers returns the names of this program's files in the folders of named shared memory and of sockets.
 func leftovers(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dir := range []string{"/dev/shm", os.TempDir()} {
@@ -288,7 +288,7 @@ func leftovers(t *testing.T) (names []string) {
 }
 
 func TestStoppedProcessIsNamed(t *testing.T) {
-	// The first time-out is thousands of rounds. Only a very busy machine needs the second.
+	// The first time-out is as long as thousands of rounds. Only a very busy machine needs the second time-out.
 	for _, limit := range []time.Duration{4 * time.Second, 40 * time.Second} {
 		r := role{Elements: 4 << 14}
 		r.Config.Timeout = limit
@@ -318,7 +318,8 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 	}
 }
 
-// The ranks of a group, and different groups, use different instruction sets.
+// The ranks of a group use different instruction sets, and the groups use different sets of them. All sums must be
+// bit-equal.
 func TestUnlikeCPUsGiveTheSameBits(t *testing.T) {
 	hashes := map[string]string{}
 	for _, sets := range [][]string{{"generic", "avx2", "avx512"}, {"avx512", "avx512", "avx512"},

@@ -50,7 +50,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Stages are so small that every buffer needs many turns.
+// The stages are so small that every buffer passes through them in many turns.
 func TestConformanceInManyTurns(t *testing.T) {
 	needtest.NotShort(t, "sends every buffer in many turns")
 	need(t)

@@ -4,7 +4,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hidden is a device whose memory the host cannot access, like that of a GPU. It computes with the reference device.
+// hidden is a device whose memory the host cannot access, like GPU memory. It computes with the reference device.
 type hidden struct{ device.Device }
 
 type hiddenBuffer struct{ device.Buffer }
@@ -38,7 +38,7 @@ func (s hiddenStream) Copy(dst, src device.Region) error {
 	return s.Stream.Copy(uncover(dst), uncover(src))
 }
 
-// uncover returns the region in memory of the reference device.
+// uncover returns the same region in memory of the reference device.
 func uncover(r device.Region) device.Region {
 	if b, ok := r.Buffer.(*hiddenBuffer); ok {
 		r.Buffer = b.Buffer

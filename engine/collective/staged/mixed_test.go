@@ -24,7 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// gpu opens the GPU device compiled for the host.
+// gpu opens the CUDA device compiled for the host.
 func gpu(t *testing.T) device.Device {
 	t.Helper()
 	dev, err := nativetest.Load(t, "cpu", nativetest.CUDAShim).Open(0, device.Options{})
@@ -43,8 +43,8 @@ type rank struct {
 
 const mixedRanks = 3
 
-// For every host communicator, the buckets of ranks 0 and 2 are in GPU memory, and those of rank 1 are in host memory.
-// Steps overlap.
+// Ranks 0 and 2 have their buckets in GPU memory, and rank 1 has its buckets in host memory. Steps overlap. With every
+// host communicator, the results must be bit-equal.
 func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
 	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))
@@ -133,9 +133,9 @@ func mixedRun(t *testing.T, devs [mixedRanks]device.Device, comms []collective.C
 	return out
 }
 
-// steps sums, gathers and scatters parts of one buffer, with events as in a training step.
+// steps sums, gathers and scatters parts of one buffer. Its events are those of a training step.
 func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
-	const n = 30_000 // f32
+	const n = 30_000 // number of f32 elements
 	memory, err := r.dev.Alloc(4 * n)
 	if err != nil {
 		return nil, err

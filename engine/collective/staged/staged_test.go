@@ -16,7 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group creates ranks in goroutines, with devices. The devices of ranks 0, 2, 4 and so on hide their memory.
+// group runs one goroutine per rank, each with its own device. The devices of ranks 0, 2, 4 and so on hide their
+// memory.
 func group(t conformance.TB, size int, limit time.Duration,
 	stream func(device.Stream) device.Stream) collectivetest.Group {
 	t.Helper()
@@ -46,7 +47,7 @@ func group(t conformance.TB, size int, limit time.Duration,
 	return g
 }
 
-// flawed is a device whose streams are wrapped by stream, if stream is not nil.
+// flawed is a device. If stream is not nil, it wraps every stream of the device.
 type flawed struct {
 	device.Device
 	stream func(device.Stream) device.Stream
@@ -60,7 +61,7 @@ func (d flawed) NewStream() (device.Stream, error) {
 	return s, err
 }
 
-// The group has ranks with and without hidden memory, whose results must be bit-equal. HETERO_HOSTILE=1 adds checks
+// The group has ranks with and without hidden memory, and their results must be bit-equal. HETERO_HOSTILE=1 adds checks
 // that take seconds.
 func TestConformance(t *testing.T) {
 	suite := conformance.Go(t)
@@ -87,8 +88,8 @@ func (f failing) Copy(_, _ device.Region) error {
 }
 
 func TestCopyThatFailsEndsTheGroup(t *testing.T) {
-	// asked is closed when both ranks have enqueued their operations. An operation that is enqueued after the failure
-	// would be refused.
+	// asked is closed when both ranks have enqueued their operations, because a communicator refuses operations after
+	// its failure.
 	asked := make(chan struct{})
 	g := group(conformance.Go(t), 2, time.Minute, func(s device.Stream) device.Stream { return failing{s, asked} })
 	done, errs := [2]device.Event{}, [2]error{}
@@ -123,7 +124,7 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 	}
 }
 
-// The operations of a step must reuse the memory of the previous step.
+// The operations of a step must reuse the page-locked memory of the previous step.
 func TestPageLockedMemoryIsKept(t *testing.T) {
 	inner, err := local.New(1, local.Options{})
 	if err != nil {

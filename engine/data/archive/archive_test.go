@@ -251,7 +251,7 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	}
 }
 
-// The test creates files or folders at the names that Plain needs. Removed permissions would not work, because root may
+// The test creates a file or a folder at a path that Plain needs. It does not remove permissions, because root may
 // write anywhere.
 func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), datatest.Gzip(t, datatest.Tar(t, file("a.jpg", "x"))))
@@ -380,6 +380,6 @@ func FuzzIndex(f *testing.F) {
 			}
 			return nil
 		})
-		_ = err // any error is allowed; the test only checks the visited members
+		_ = err // any error is allowed, because the test only checks the visited members
 	})
 }

@@ -28,7 +28,7 @@ func (e endless) ReadAt(p []byte, offset int64) (n int, err error) {
 		case at >= e.size():
 			return n, io.EOF
 		case at >= int64(len(e.entry))*e.times:
-			p[n] = 0 // the two blocks of zeros at the end
+			p[n] = 0 // the archive ends with two blocks of zeros
 			n++
 		default:
 			n += copy(p[n:], e.entry[at%int64(len(e.entry)):])
@@ -37,7 +37,7 @@ func (e endless) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// allocated returns the number of bytes that do allocates, including bytes that are freed later.
+// allocated returns the number of bytes that do allocates. Bytes that are freed again also count.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -46,7 +46,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// The test has 20,000 entries. With HETERO_HOSTILE=1, it has a million (row S7 of docs/reliability.md).
+// The test has 20,000 entries. If HETERO_HOSTILE=1, it has a million (row S7 of docs/reliability.md).
 func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	times := int64(20_000)
 	if needtest.Hostile.On() {
@@ -74,7 +74,7 @@ func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// An entry can have extended headers of any size (row S7 of docs/reliability.md).
+// The extended headers of an entry can have any size, so their memory must be limited (row S7 of docs/reliability.md).
 func TestExtendedHeadersAreBounded(t *testing.T) {
 	block := func(b []byte) []byte { return append(b, make([]byte, (512-len(b)%512)%512)...) }
 	header := func(typeflag byte, contents string) []byte {

@@ -2,4 +2,4 @@
 
 package archive
 
-const raceEnabled = false // with the race detector, more memory is allocated, and pools drop their contents
+const raceEnabled = false // the race detector allocates memory, and empties pools

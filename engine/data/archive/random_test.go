@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// holes is a file that has gap zeros after each part.
+// holes is a file with a gap of zeros after each part.
 type holes struct {
 	parts [][]byte
 	gap   int64
@@ -90,7 +90,7 @@ func TestLayoutsThatCannotBeAreFound(t *testing.T) {
 	}
 }
 
-// crowded counts its concurrent readers, and can be told to fail.
+// crowded counts its concurrent readers. If fail is set, its reads fail.
 type crowded struct {
 	io.ReaderAt
 	fail         bool
@@ -136,7 +136,8 @@ func TestChunksWaitForRoom(t *testing.T) {
 		for _, e := range random.chunks {
 			sum += e.size
 		}
-		// The last chunk may be small enough to fit together with another chunk.
+		// Two chunks may be in memory at a time, because the last chunk can be small enough to fit in addition to
+		// another one.
 		if file.most.Load() > 2 || random.held != sum || random.held > random.limit || random.inFlight != 0 ||
 			fail && sum != 0 {
 			t.Errorf("failing %v: %d chunks at a time, %d bytes held of %d", fail, file.most.Load(), random.held, sum)

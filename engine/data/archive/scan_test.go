@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
-// photos returns a tar with the given number of members. The members hardly compress, and each contains a line of text.
+// photos returns a tar with the given number of members. The members hardly compress. Each contains a line of text.
 func photos(t testing.TB, members int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var items []datatest.Member
@@ -34,7 +34,7 @@ func photos(t testing.TB, members int) []byte {
 	return datatest.Tar(t, items...)
 }
 
-// zstds compresses b into frames of at most frame bytes, with a skippable frame between any two frames.
+// zstds compresses b into frames of at most frame bytes. Between any two frames, it adds a skippable frame.
 func zstds(t testing.TB, b []byte, frame int) []byte {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -51,7 +51,7 @@ func zstds(t testing.TB, b []byte, frame int) []byte {
 	return out
 }
 
-// passed returns the members that Scan passes to visit. Scan refuses gzip; for gzip, passed returns the members of
+// passed returns the members that Scan passes to visit. Scan refuses gzip, for which passed returns the members of
 // Stream.
 func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 	if c, err := Detect(bytes.NewReader(b)); err == nil && c == Gzip {
@@ -97,7 +97,7 @@ func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 		if want := 3; len(l.Chunks) < want && name != "plain" && name != "zstd, one frame" {
 			t.Errorf("%s: %d chunks, want at least %d", name, len(l.Chunks), want)
 		}
-		for _, limit := range []int64{0, 600_000, 1 << 30} { // no cache, a small cache, and a cache for all chunks
+		for _, limit := range []int64{0, 600_000, 1 << 30} { // no cache, a small one, and one for all chunks
 			random := NewRandom(limit)
 			var wg sync.WaitGroup
 			for g := range 3 {
@@ -189,7 +189,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
 			members, err := passed(t, b[:n], Limits{})
-			// If a plain tar ends between two members, the truncation cannot be detected.
+			// If a plain tar is truncated between two members, no reader can detect this.
 			whole := name == "plain" && len(members) > 0
 			if err == nil && !whole {
 				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
@@ -284,7 +284,8 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 	}
 }
 
-// The fuzzer finds rare faults. This test finds frequent ones. Use -archive.trials 1000000 for a long run.
+// The fuzzer finds rare faults, and TestChangedBytesAreErrorsOrPlainData finds frequent ones. Use -archive.trials
+// 1000000 for a long run.
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
@@ -298,7 +299,7 @@ func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
 		for range 1 + rng.IntN(4) {
 			b[rng.IntN(len(b))] = byte(rng.Uint32())
 		}
-		want := map[int64]string{} // keys are offsets
+		want := map[int64]string{} // contents by offset
 		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil,
 			func(m Member, contents io.Reader) error {
 				text, err := io.ReadAll(contents)

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
-// seal returns a copy with correct checksums of all headers. Without seal, nearly all fuzzed headers would be refused
-// for wrong checksums.
+// seal returns a copy in which the checksums of all headers are correct. Without seal, Index would refuse nearly all
+// fuzzed headers because of their checksums.
 func seal(contents []byte) []byte {
 	b := bytes.Clone(contents)
 	for at := 0; at+512 <= len(b); at += 512 {
@@ -25,7 +25,7 @@ func seal(contents []byte) []byte {
 	return b
 }
 
-// FuzzSealedIndex is FuzzIndex with correct header checksums.
+// FuzzSealedIndex is FuzzIndex with correct checksums of the headers.
 func FuzzSealedIndex(f *testing.F) {
 	f.Add(datatest.Tar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
 	f.Add(datatest.Tar(f, file(strings.Repeat("n", 300), "x")))

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/download"
 )
 
-// pixel returns the value of a pixel in the fixtures: image n of a file, at the given channel and position.
+// pixel returns a pixel of the fixtures: that of image n of a file, at the given channel and position.
 func pixel(file, n, channel, y, x int) byte { return byte(file*31 + n*7 + channel*100 + y*3 + x) }
 
 // records returns a file of n records.
@@ -42,7 +42,7 @@ func records(file, n, labelBytes, classes int) []byte {
 	return b
 }
 
-// fixture returns the files of a small archive of a variant, by name.
+// fixture returns the files of a small archive of the variant v, by name.
 func fixture(v Variant) map[string][]byte {
 	all := map[string][]byte{"readme.html": []byte("<html>")}
 	var names strings.Builder
@@ -57,7 +57,7 @@ func fixture(v Variant) map[string][]byte {
 	return all
 }
 
-// pack returns a tar.gz of the files. Their order is random, because the order must not affect the result.
+// pack returns a tar.gz of the files in random order, because the order must not affect the result.
 func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	t.Helper()
 	var members []datatest.Member
@@ -72,7 +72,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// local returns a variant whose archive is the fixture, served at url.
+// local returns a variant whose archive contains the fixture and is served at url.
 func local(t testing.TB, v Variant, url string) (Variant, []byte) {
 	t.Helper()
 	packed := pack(t, v, fixture(v))
@@ -81,7 +81,7 @@ func local(t testing.TB, v Variant, url string) (Variant, []byte) {
 	return v, packed
 }
 
-// check compares both parts with the fixture.
+// check compares the training part and the evaluation part with the fixture.
 func check(t *testing.T, v Variant, s data.Splits) {
 	t.Helper()
 	type place struct{ file, n int }

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Machines must compare the pixels in memory. An archive and a folder with equal images are then equal.
+// Machines must compare decoded pixels. An archive and a folder with the same images then count as equal.
 func TestMachinesComparePixels(t *testing.T) {
 	b := block{pix: make([]byte, 3*pixelBytes), labels: []uint8{0, 1, 1}}
 	sums := func() (all []uint64) {

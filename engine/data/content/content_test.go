@@ -15,12 +15,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// meeting implements Gather for several ranks in one process.
+// meeting is a Gather for several ranks of one process.
 type meeting struct {
 	mu     sync.Mutex
 	size   int
 	names  map[string]*round
-	rounds int // completed exchanges
+	rounds int // number of completed exchanges
 }
 
 type round struct {
@@ -51,7 +51,7 @@ func (m *meeting) gather(rank int) func(context.Context, string, []byte) ([][]by
 	}
 }
 
-// stored is a Content in memory. A unit whose text is "gone" cannot be read.
+// stored is a Content in memory. A unit with the text "gone" cannot be read.
 type stored struct {
 	names, texts []string
 	reads        []int
@@ -93,8 +93,8 @@ func (s *stored) total() (n int) {
 	return n
 }
 
-// together runs do on each rank. Rank k has the data contents[k]. Its place is places[k]; if places is nil, all places
-// differ. The test fails unless all ranks return the same error text.
+// together runs do on each rank. Rank k has the data contents[k] and the place places[k]. If places is nil, all places
+// differ. The test fails unless all ranks return errors with the same text.
 func together(t *testing.T, contents []*stored, places []int, do func(team *Team) error) error {
 	t.Helper()
 	m, errs := newMeeting(len(contents)), make([]error, len(contents))
@@ -128,7 +128,7 @@ func start(team *Team) error {
 	return err
 }
 
-// Each rank gets the decoders of all ranks, even if all ranks read the same files.
+// Each rank must get the decoders of all ranks, even if all ranks read the same files.
 func TestDecodersOfAllRanksAreKnown(t *testing.T) {
 	m, want := newMeeting(2), []string{"libwebp 1.2.4", "Go"}
 	var wait sync.WaitGroup
@@ -200,7 +200,7 @@ func TestOnlyTheFirstRankOfAPlaceReads(t *testing.T) {
 	contents := []*stored{newStored(50), newStored(50), newStored(50), newStored(50)}
 	contents[3].texts[9] = "other"
 	err := together(t, contents, []int{0, 0, 1, 1}, start)
-	if err != nil { // ranks 2 and 3 have the same place, so the files of rank 3 are those of rank 2
+	if err != nil { // ranks 2 and 3 have the same place, so they have the same files
 		t.Error(err)
 	}
 	for rank, want := range []int{50, 0, 50, 0} {
@@ -227,7 +227,7 @@ func TestTheStartIsLimited(t *testing.T) {
 	large := []*stored{newStored(300), newStored(300)}
 	for _, s := range large {
 		for i := range s.texts {
-			s.texts[i] = strings.Repeat("x", 1<<19) // 64 MiB are 128 units
+			s.texts[i] = strings.Repeat("x", 1<<19) // 128 units have 64 MiB
 		}
 	}
 	for _, c := range []struct {
@@ -246,7 +246,8 @@ func TestTheStartIsLimited(t *testing.T) {
 	}
 }
 
-// A unit that one machine cannot read must not count as a difference. The run reports it when it reads the unit.
+// If one machine cannot read a unit, this must not count as a difference. The run reports the fault when it reads the
+// unit.
 func TestAnUnreadableUnitIsNotADifference(t *testing.T) {
 	contents := []*stored{newStored(10), newStored(10), newStored(10)}
 	contents[0].texts[4] = "gone"
@@ -286,7 +287,7 @@ func TestTheLedgerComparesUnitsThatTwoRanksRead(t *testing.T) {
 				return err
 			}
 			l := team.Ledger()
-			for pass := range 2 { // in the second pass, each rank reads the units of the other one
+			for pass := range 2 { // in the second pass, each rank reads the units of the other rank
 				for i := range n {
 					if (i+team.Rank+pass)%2 == even {
 						sum, _, _ := team.Content.(*stored).Sum(i)
@@ -347,7 +348,7 @@ func TestTheAuditReadsTheRest(t *testing.T) {
 				return err
 			}
 			l := team.Ledger()
-			if team.Rank == 0 { // rank 0 trains on all units except unit-1 and those that the start compared
+			if team.Rank == 0 { // all units except unit-1 and those that were compared at the start
 				for i := range n {
 					if i != unit-1 {
 						sum := data.SumOf([]byte(team.Content.(*stored).texts[i]))
@@ -415,7 +416,8 @@ func TestTheWalkVisitsEachUnitOnce(t *testing.T) {
 	}
 }
 
-// The first 1,024 units of the walk must be spread evenly: about 10 in each of 100 equal parts of the data.
+// The first 1,024 units of the walk must be spread evenly. Each of 100 equal parts of the data must contain about 10 of
+// them.
 func TestTheWalkIsSpreadEvenly(t *testing.T) {
 	const n, parts = 100_000, 100
 	w := newWalk(n, 3)

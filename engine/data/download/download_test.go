@@ -19,7 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
-// body is the file that the test server serves.
 var body = bytes.Repeat([]byte("0123456789abcdef"), 40_000) // 640 kB
 
 func sum(b []byte) string {
@@ -27,11 +26,11 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// server serves body and counts requests. If handler is not nil and returns true, it has handled the request.
+// server serves body and counts requests. If handler is not nil, it handles the requests for which it returns true.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex
-	ranges  []string // Range headers of the requests
+	ranges  []string // Range header of each request
 	handler func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -58,10 +57,10 @@ func (s *server) request(t *testing.T) Request {
 		StartTimeout: patience, StallTimeout: patience}
 }
 
-// patience is a timeout that is longer than any delay by a busy machine.
+// patience is a time-out that no step reaches, even on a busy machine.
 const patience = time.Minute
 
-// short is a time-out that a test waits for. A busy machine can need more time for what must come before.
+// short is a time-out that a test waits for. On a busy machine, the steps before this wait can take longer than short.
 const short = time.Second
 
 func wantBody(t *testing.T, path string, err error) {
@@ -359,7 +358,7 @@ func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
 
 func TestASlowServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for limit := short; ; limit *= 20 { // longer on a busy machine
+	for limit := short; ; limit *= 20 { // a busy machine needs a longer limit
 		s := newServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			for at := 0; at < len(body); at += len(body) / 8 {
@@ -370,7 +369,7 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 			return true
 		})
 		q := s.request(t)
-		q.StartTimeout, q.StallTimeout = limit, limit // shorter than the download
+		q.StartTimeout, q.StallTimeout = limit, limit // shorter than the time of the download
 		path, err := Fetch(t.Context(), q)
 		if limit == short && errors.Is(err, ErrUnavailable) {
 			continue

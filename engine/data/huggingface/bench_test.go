@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// BenchmarkTables reads the data sets in HETERO_BENCH_TABLES; scripts/compare_formats.py writes them.
+// BenchmarkTables reads the data sets in the folder HETERO_BENCH_TABLES, which scripts/compare_formats.py writes.
 func BenchmarkTables(b *testing.B) {
 	dir := os.Getenv("HETERO_BENCH_TABLES")
 	if dir == "" {

@@ -77,7 +77,8 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// A copy must not be used after its file was replaced by another one of the same size and modification time.
+// If a file is replaced, its copy must not be used. This must hold even if the size and the modification time are the
+// same.
 func TestTheCopyBelongsToTheContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	o := options(t, path)

@@ -14,7 +14,7 @@ func TestSplitsOfFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		files               string
 		source              Source
-		train, eval, unused string // relative paths; or train is "error: TEXT"
+		train, eval, unused string // relative paths; if train begins with "error: ", its rest is the error
 	}{
 		"files of the hub": {files: "data/train-00000-of-00002.parquet data/train-00001-of-00002-0a1b.parquet " +
 			"data/test-00000-of-00001.parquet README.md",
@@ -125,7 +125,7 @@ func TestLinksOfSavedDataSetsStayInTheFolder(t *testing.T) {
 	}
 }
 
-// An unreadable description must be an error. Otherwise, its files would lose their splits and features.
+// If a description cannot be read, this must be an error. Otherwise, the files would lose their splits and features.
 func TestUnreadableDescriptionsAreErrors(t *testing.T) {
 	dir := datatest.Plant(t, "dataset_dict.json->dataset_dict.json", "train.parquet") // a link to itself
 	if found, err := Find(context.Background(), Source{Path: dir, FollowLinks: true}); err == nil ||

@@ -25,7 +25,7 @@ type row struct {
 	Label int
 }
 
-// rowsOf returns the rows as the library datasets reads them; see scripts/huggingface_goldens.py.
+// rowsOf returns the rows as the Python library datasets reads them (scripts/huggingface_goldens.py).
 func rowsOf(t testing.TB) (train, test []row) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/rows.json")
@@ -78,7 +78,7 @@ func TestImagesOfEveryForm(t *testing.T) {
 	for _, name := range []string{"images_disk", "cache", "cache/flowers/default/0.0.0/0123456789abcdef",
 		"images_parquet"} {
 		o := options(t, "testdata/"+name)
-		for range 2 { // the second pass uses the copies of the first one
+		for range 2 { // the second pass reads the copies that the first pass created
 			s, err := Open(context.Background(), o)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -144,7 +144,7 @@ func TestDamagedFilesAreLeftOut(t *testing.T) {
 	train, _ := rowsOf(t)
 	for _, c := range []struct {
 		files, ending string
-		keep          int // bytes of the second file
+		keep          int // number of bytes of the second file
 	}{{"images_disk/train/data-0000%d-of-00002.arrow", ".arrow", 3000}, {"images_disk/train/data-0000%d-of-00002.arrow", ".arrow", 40},
 		{"images_parquet/data/train-0000%d-of-00002.parquet", ".parquet", 3000}} {
 		dir := t.TempDir()
@@ -215,8 +215,8 @@ func TestSplitsAndColumnsByName(t *testing.T) {
 	}
 }
 
-// The test reads data sets that the installed version of datasets writes: paths, rows without an image, names as
-// labels.
+// The installed version of the Python library datasets writes the data sets of this test. They contain paths, rows
+// without an image, and names as labels.
 func TestDataSetsOfThisMachinesLibrary(t *testing.T) {
 	python := os.Getenv("HETERO_TORCH")
 	if python == "" {
@@ -283,8 +283,8 @@ d.to_parquet("embedded.parquet")
 	}
 }
 
-// Only damaged files may be left out. If a file cannot be opened for another reason, Open must return an error, even
-// with SkipDamaged.
+// With SkipDamaged, only damaged files may be left out. If a file cannot be opened for another reason, Open must still
+// return an error.
 func TestFilesThatCannotBeOpenedAreNotLeftOut(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "train-00001-of-00002.arrow")
 	if err := os.Symlink(loop, loop); err != nil {

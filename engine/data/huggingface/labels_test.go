@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// plant writes files. Files with the extension .png are images whose width is the first digit of the name.
+// plant writes files. A file .png becomes an image whose width is the first digit of its name.
 func plant(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestFaultyListsAreRefused(t *testing.T) {
 	}
 }
 
-// Labels such as 00012 must be names. As numbers, they could become class -1, which the loss ignores.
+// A label such as 00012 must be a name. As a number, it could become class -1, which the loss ignores.
 func TestLabelsThatAreNumbersInAnotherFormAreNames(t *testing.T) {
 	for labels, want := range map[string]string{
 		"00012 00003": "1:00012 2:00003 [00003 00012]",

@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// If a ClassLabel column was cast to text, the metadata still contains the names. The labels must then have the numbers
-// of these names.
+// If a ClassLabel column was cast to text, the metadata still contain the names of the classes. The labels must then
+// have the numbers of these names.
 func TestTextsOfAClassLabel(t *testing.T) {
 	type textRow struct {
 		Image []byte `parquet:"image"`
@@ -100,8 +100,8 @@ func TestHeldOutRows(t *testing.T) {
 	}
 }
 
-// A further file in the folder must not move rows from one part to the other. Otherwise, a resumed run would evaluate
-// on rows that it was trained on.
+// If a file is added to the folder, no row may move from one part to the other. Otherwise, a resumed run would evaluate
+// on rows of its training.
 func TestOtherFilesDoNotChangeTheHeldOutRows(t *testing.T) {
 	part := func(files ...string) (eval string) {
 		dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestOtherFilesDoNotChangeTheHeldOutRows(t *testing.T) {
 	}
 }
 
-// Relative paths in a list of data.val_path must refer to the folder of this list.
+// Relative paths in a list of data.val_path must be relative to the folder of this list.
 func TestListOfAnotherFolderWithoutFollowingLinks(t *testing.T) {
 	list := "file_name,label\n1.png,a\n2.png,b\n"
 	o := options(t, plant(t, map[string]string{"1.png": "", "2.png": "", "metadata.csv": list}))

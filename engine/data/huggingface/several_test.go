@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// labelsOf describes the labels of all samples of both parts, in the order of the parts.
+// labelsOf describes the labels of all samples: first the training part, then the evaluation part.
 func labelsOf(s data.Splits) (text string) {
 	for _, part := range []data.Dataset{s.Train, s.Eval} {
 		if part == nil {
@@ -71,8 +71,8 @@ func TestSeveralLabelsPerImage(t *testing.T) {
 	}
 }
 
-// The numbers of the sets must not depend on the order of the rows, because data.num_samples chooses samples by these
-// numbers.
+// data.num_samples chooses samples by the numbers of their label sets. These numbers must therefore not depend on the
+// order of the rows.
 func TestNumbersOfSetsDoNotDependOnTheOrderOfRows(t *testing.T) {
 	var want string
 	for _, rows := range []string{"1.png,a|b\n2.png,c\n3.png,b\n", "3.png,b\n2.png,c\n1.png,b|a\n"} {

@@ -147,7 +147,7 @@ func TestTheOriginOfTheEvaluationPart(t *testing.T) {
 	}
 }
 
-// With All, an evaluation uses the whole folder if the folder has no parts.
+// If the folder has no parts, an evaluation with All must use all samples.
 func TestAFolderForEvaluationOnly(t *testing.T) {
 	for _, c := range []struct{ files, eval, from string }{
 		{"a/1.png a/2.png b/1.png", "a/1.png a/2.png b/1.png", "all samples"},
@@ -248,7 +248,7 @@ func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
 		}
 		seen[s.file] = true
 	}
-	// Another order, or a further enclosing folder, must not change which files are held out.
+	// Neither the order of the files nor a further enclosing folder may change which files are held out.
 	var wrapped listing
 	for i := l.len() - 1; i >= 0; i-- {
 		wrapped.add(file{name: "around/" + l.name(int32(i))})
@@ -262,7 +262,7 @@ func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
 			t.Fatalf("sample %d: %s, and %s with a folder around", i, x, y)
 		}
 	}
-	// The held-out files must be spread over the class. They must not be only the first or last files.
+	// The held-out files must be spread over the files of the class. They must not be only the first or the last ones.
 	early := 0
 	for _, s := range a.eval[:20] {
 		if s.file < 50 {
@@ -284,7 +284,7 @@ func TestFractionOutOfRangeIsAnErrorOfTheOptions(t *testing.T) {
 	}
 }
 
-// Files of other formats must not stop a run. torchvision's ImageFolder also ignores them.
+// Files of formats that this program does not read must not stop a run. torchvision's ImageFolder also ignores them.
 func TestFilesOfOtherFormatsInClassFolders(t *testing.T) {
 	names := []string{"a/1.webp", "a/2.avif", "b/3.webp", "b/4.gif", "b/5.PGM", "metadata.csv", "a/6.heic", "notes.jxl"}
 	tr := named(t, names...)

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// BenchmarkFormats decodes the images in each folder of HETERO_BENCH_FORMATS. scripts/compare_formats.py writes them.
+// BenchmarkFormats decodes the images in each folder of HETERO_BENCH_FORMATS, which scripts/compare_formats.py writes.
 func BenchmarkFormats(b *testing.B) {
 	folders, err := filepath.Glob(filepath.Join(os.Getenv("HETERO_BENCH_FORMATS"), "*"))
 	if err != nil {
@@ -59,7 +59,7 @@ func BenchmarkFormats(b *testing.B) {
 	}
 }
 
-// BenchmarkUnpack decompresses the pixels of the PNG images in HETERO_BENCH_FORMATS with this package and with two
+// BenchmarkUnpack decompresses the pixels of the PNG images in HETERO_BENCH_FORMATS. It compares this package with two
 // libraries.
 func BenchmarkUnpack(b *testing.B) {
 	if os.Getenv("HETERO_BENCH_FORMATS") == "" {
@@ -70,7 +70,7 @@ func BenchmarkUnpack(b *testing.B) {
 		b.Fatalf("%d files, %v", len(names), err)
 	}
 	var streams [][]byte
-	size := 0 // decompressed bytes of an image
+	size := 0 // number of bytes of an image after decompression
 	for _, name := range names {
 		contents, err := os.ReadFile(name)
 		if err != nil {

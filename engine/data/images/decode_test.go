@@ -17,7 +17,7 @@ import (
 
 func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
 	c := color.NRGBA{200, 100, 50, 255}
-	clear := color.NRGBA{200, 100, 50, 0} // transparent, but with colours
+	clear := color.NRGBA{200, 100, 50, 0} // transparent, but its pixels still have a colour
 	grey := image.NewGray(image.Rect(0, 0, 3, 2))
 	grey16 := image.NewGray16(grey.Rect)
 	deep := image.NewNRGBA64(grey.Rect)
@@ -80,7 +80,7 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 	photo := jpegOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	picture := pngOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	huge := []byte(picture)
-	// the size in the header; the header's checksum is then also wrong
+	// changes the size in the header, so the header's checksum is also wrong
 	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF")
 	bomb := picture[:8] + chunk("IHDR", "\x00\x00\x23\x28\x00\x00\x23\x28\x08\x02\x00\x00\x00")
 	wide := []byte(photo)
@@ -132,7 +132,7 @@ func TestPixelCapIsSettable(t *testing.T) {
 	}
 }
 
-// least is a Sizer that requests at least this size.
+// least is a Sizer that requests at least the size w x h.
 type least struct{ w, h int }
 
 func (l least) MinSize(width, height int) (int, int) { return min(l.w, width), min(l.h, height) }
@@ -163,7 +163,7 @@ func TestLargeImagesAreDecodedSmallerWhereThatIsEnough(t *testing.T) {
 		{0, least{250, 151}, 500, 300},
 		{0, least{200, 150}, 250, 150},
 		{0, least{1, 1}, 125, 75},
-		{1, least{1, 1}, 256, 256}, // an image of FullDecodePixels pixels is always decoded at full size
+		{1, least{1, 1}, 256, 256}, // an image of FullDecodePixels pixels must always be decoded at its full size
 		{2, least{1, 1}, 1000, 600},
 	} {
 		img, err := read(s.Train, c.sample, c.sizer)

@@ -23,7 +23,7 @@ func differences(a, b []byte) (largest int, mean float64) {
 	return largest, float64(sum) / float64(len(a))
 }
 
-// scripts/image_goldens.py wrote the pixels that Pillow decodes from these images.
+// scripts/image_goldens.py wrote the expected pixels, which Pillow decoded from these images.
 func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 	files, err := filepath.Glob("testdata/formats/*.rgb")
 	if err != nil || len(files) < 90 {
@@ -121,7 +121,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestALongTextOfAPNGNeedsLittleMemory: only its start is read.
+// Only the start of a long text may be read into memory.
 func TestALongTextOfAPNGNeedsLittleMemory(t *testing.T) {
 	text := "Raw profile type exif\x00\nexif\n 9\n" + strings.Repeat("a ", 16<<20)
 	contents := append([]byte(pngStart), binary.BigEndian.AppendUint32(nil, uint32(len(text)))...)

@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// official writes small versions of ImageNet's archives: three classes of four images, and three validation images.
+// official writes small versions of ImageNet's archives. They contain three classes of four images, and three
+// validation images.
 func official(t *testing.T) (dir string, colours map[string][3]byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -76,8 +77,8 @@ func TestOfficialArchivesOfImageNet(t *testing.T) {
 		if strings.Contains(log.String(), "WARN") && !strings.Contains(log.String(), "decoded in Go") {
 			t.Errorf("%s: warned: %s", name, log)
 		}
-		// Samples are sorted by class, then by name. The last training image is n02119789_4, and the first validation
-		// image is val_3.
+		// Samples are sorted by class, then by name. The last training image is n02119789_4. The first validation image
+		// is val_3.
 		for want, at := range map[string]struct {
 			ds    data.Dataset
 			i     int
@@ -125,7 +126,7 @@ func TestArchivesOfImageNetAreFoundByTheRuleForNames(t *testing.T) {
 	}
 }
 
-// The tar of class folders that was unpacked next to it is not an archive of ImageNet.
+// train.tar contains the class folders that are next to it. It must not count as an archive of ImageNet.
 func TestATarNextToItsFoldersIsIgnored(t *testing.T) {
 	tr := named(t, "train/a/1.png", "val/a/1.png")
 	dir := tr.folder(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestMain sets the path of the library that `make` built.
+// TestMain uses the libraries that `make` built, unless HETERO_LIB_DIR is set.
 func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv("HETERO_LIB_DIR"); !set {
 		if dir, err := filepath.Abs("../../../build/lib"); err == nil {
@@ -62,7 +62,7 @@ func jpegOf(t testing.TB, img image.Image) string {
 	return b.String()
 }
 
-// tree maps names to contents; a name that ends in a slash is an empty folder.
+// tree contains files by name. A name that ends in a slash is an empty folder.
 type tree map[string]string
 
 // named returns a tree of small images. The name of an image determines its colour.
@@ -118,7 +118,7 @@ func (tr tree) folder(t testing.TB) string {
 func (tr tree) tar(t testing.TB) string {
 	t.Helper()
 	var members []datatest.Member
-	for _, name := range slices.Backward(tr.names()) { // the order in the archive must not matter
+	for _, name := range slices.Backward(tr.names()) { // the order in the archive must not affect the result
 		members = append(members, datatest.File(name, tr[name]))
 	}
 	return write(t, "set.tar", datatest.Tar(t, members...))
@@ -239,9 +239,9 @@ func TestLinksInFolders(t *testing.T) {
 	big := named(t, "train/a/1.png", "train/a/2.png", "train/b/1.png", "one.png").folder(t)
 	for _, c := range []struct {
 		name, link, target string
-		samples            int    // with links that leave the folder
-		kept               int    // without
-		want               string // error; with kept = 0 and samples > 0, without such links only
+		samples            int    // number of samples if links may leave the folder
+		kept               int    // number of samples if they may not
+		want               string // error; if kept is 0 and samples is not, only without such links
 	}{
 		{"within the folder", "c", "a", 3, 3, ""},
 		{"a file within the folder", "b/2.png", "1.png", 3, 3, ""},

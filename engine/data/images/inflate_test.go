@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// textsOf returns texts of different kinds: noise, few values, runs, repetitions at all distances, skewed values with
+// textsOf returns texts of several kinds: noise, few values, runs, repetitions at all distances, and skewed values with
 // long codes.
 func textsOf(r *rand.Rand) (texts [][]byte) {
 	for _, n := range []int{0, 1, 2, 7, 300, 5000, 20_000} {
@@ -44,7 +44,7 @@ func TestUnpackReadsWhatZlibWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for at := 0; at < len(text); at += 15_000 { // several blocks
+			for at := 0; at < len(text); at += 15_000 { // one block for every 15,000 bytes
 				w.Write(text[at:min(at+15_000, len(text))])
 				w.Flush()
 			}
@@ -80,7 +80,8 @@ func TestUnpackReadsWhatZlibWrites(t *testing.T) {
 	}
 }
 
-// FuzzUnpack checks that no stream makes unpack panic, and that it accepts only what zlib accepts.
+// FuzzUnpack checks that no stream causes a panic in unpack. It also checks that unpack accepts only streams that zlib
+// accepts.
 func FuzzUnpack(f *testing.F) {
 	for _, level := range []int{0, 1, 9} {
 		var packed bytes.Buffer

@@ -10,7 +10,8 @@ import (
 	reference "golang.org/x/image/tiff/lzw"
 )
 
-// pack encodes contents as LZW of TIFF. It clears the table when it holds the given number of codes, at most 4094.
+// pack encodes contents as the LZW of TIFF. It clears the table when the table has the given number of codes, at most
+// 4,094.
 func pack(contents []byte, most int) []byte {
 	var out []byte
 	var bits uint64
@@ -37,7 +38,7 @@ func pack(contents []byte, most int) []byte {
 		}
 		put(code(text[:len(text)-1]))
 		start = end
-		if codes[string(text)] = next; next+1 >= 1<<width && width < lzwWidth { // decoders are one code behind
+		if codes[string(text)] = next; next+1 >= 1<<width && width < lzwWidth { // decoders add a code one step later
 			width++
 		}
 		if next++; next >= most {
@@ -59,7 +60,8 @@ func pack(contents []byte, most int) []byte {
 	return out
 }
 
-// All widths of codes, clear codes in the middle, and repetitions that begin in the string of the last code.
+// The texts use all widths of codes, and clear codes in the middle. They also have repetitions that begin in the string
+// of the last code.
 func TestLZWDecodesAsThePackageDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var table lzw

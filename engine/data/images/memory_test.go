@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// A decoder that is closed is not part of the memory of decoders.
+// DecoderBytes must not include the memory of closed decoders.
 func TestDecodersCountTheirMemory(t *testing.T) {
 	before, _ := DecoderBytes()
 	d, err := NewDecoder(DecodeOptions{})
@@ -37,7 +37,8 @@ func TestDecodersCountTheirMemory(t *testing.T) {
 	}
 }
 
-// A header promises pixels that the file does not contain. Its buffers must not remain for the rest of the run.
+// The header states more pixels than the file contains. The buffers for these pixels must not remain for the rest of
+// the run.
 func TestHeadersOfLargeImagesPinNoMemory(t *testing.T) {
 	d, err := NewDecoder(DecodeOptions{})
 	if err != nil {
@@ -60,17 +61,18 @@ func TestHeadersOfLargeImagesPinNoMemory(t *testing.T) {
 	}
 }
 
-// A WebP header that promises more pixels than data.max_pixels is refused before their memory exists.
+// If a WebP header states more pixels than data.max_pixels, the image must be refused before memory for them is
+// allocated.
 func TestSizesOfWebPImagesAreLimited(t *testing.T) {
 	for name, header := range map[string]struct {
-		at   int // in the encoded image
+		at   int // position in the encoded image
 		size []byte
 	}{"lossy.webp": {6, []byte{0xFF, 0x3F, 0xFF, 0x3F}}, "lossless.webp": {1, []byte{0xFF, 0xFF, 0xFF, 0x0F}}} {
 		contents, err := os.ReadFile("testdata/formats/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		copy(contents[20+header.at:], header.size) // behind the headers of the file and of its chunk
+		copy(contents[20+header.at:], header.size) // after the headers of the file and of its chunk
 		d, err := NewDecoder(DecodeOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +86,7 @@ func TestSizesOfWebPImagesAreLimited(t *testing.T) {
 	}
 }
 
-// One large image does not raise the memory of a Decoder for ever, apart from the pixels that it returns.
+// After a large image, a Decoder must free its buffers of rows. It keeps only the pixels that it returns.
 func TestRowsOfALargeImageAreFreed(t *testing.T) {
 	d, err := NewDecoder(DecodeOptions{})
 	if err != nil {
@@ -92,7 +94,7 @@ func TestRowsOfALargeImageAreFreed(t *testing.T) {
 	}
 	defer d.Close()
 	flat := image.NewNRGBA(image.Rect(0, 0, 3000, 2000))
-	flat.Pix[3] = 1 // not opaque, so that the file has four channels
+	flat.Pix[3] = 1 // a pixel that is not opaque, so the file has four channels
 	var contents bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&contents, flat); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// tiffTags returns a TIFF structure whose directory has a tag of this type and value.
+// tiffTags returns a TIFF structure. Its directory has one tag, with this type and value.
 func tiffTags(order binary.AppendByteOrder, start string, kind uint16, value uint32) string {
 	b := order.AppendUint32(order.AppendUint16([]byte(start), 42), 8)
 	b = order.AppendUint16(b, 1)
@@ -91,7 +91,7 @@ func TestOtherFormatsAreNamed(t *testing.T) {
 	}
 }
 
-// libpng ignores faults of chunks that do not affect pixels. A file may also end directly after its pixels.
+// libpng ignores faults in chunks that do not affect pixels. A file may also end directly after its pixels.
 func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
 	picture := pngOf(t, plain(9, 7, color.NRGBA{200, 100, 50, 255}))
 	bad := []byte(chunk("tEXt", "Comment\x00none"))
@@ -130,8 +130,8 @@ func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
 	}
 }
 
-// Folders that are parts, but whose names name no part, would become classes. If these folders have the same
-// subfolders, a note must say so.
+// Folders that are parts of a data set become classes if their names are not those of parts. If such folders have the
+// same subfolders, a note must say so.
 func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
 	listed := func(names ...string) (l listing) {
 		for _, name := range names {

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// filteredPNG returns a PNG image of random pixels in which each row has a random filter.
+// filteredPNG returns a PNG image of random pixels. Each row has a random filter.
 func filteredPNG(r *rand.Rand, width, height int, colour byte, parts int) []byte {
 	pixel := map[byte]int{pngGrey: 1, pngRGB: 3, pngPalette: 1, pngGreyAlpha: 2, pngRGBA: 4}[colour]
 	var raw bytes.Buffer
@@ -54,7 +54,7 @@ func filteredPNG(r *rand.Rand, width, height int, colour byte, parts int) []byte
 	return out
 }
 
-// slowly decodes an image with the packages of its format only.
+// slowly decodes an image with the Go package of its format, without the quick decoders.
 func slowly(d *Decoder, contents []byte, img *data.Image) error {
 	switch formatOf(contents) {
 	case pngFormat:
@@ -68,7 +68,7 @@ func slowly(d *Decoder, contents []byte, img *data.Image) error {
 	return d.decodeWith(tiff.Decode, tiff.DecodeConfig, contents, img)
 }
 
-// quickly decodes an image without these packages. It returns false for images that it leaves to them.
+// quickly decodes an image with the quick decoders. It returns false for images that they leave to the Go packages.
 func quickly(d *Decoder, contents []byte, img *data.Image) bool {
 	switch formatOf(contents) {
 	case pngFormat:
@@ -81,8 +81,8 @@ func quickly(d *Decoder, contents []byte, img *data.Image) bool {
 	return false
 }
 
-// compare fails if quick decoding accepts an image that the packages refuse, or with other pixels. It reports whether
-// quick decoding accepts the image.
+// compare fails if the quick decoders accept an image that the Go packages refuse, or if their pixels differ. It
+// reports whether the quick decoders accept the image.
 func compare(t *testing.T, d, other *Decoder, name string, contents []byte) bool {
 	var quick, slow data.Image
 	if !quickly(d, contents, &quick) {
@@ -119,7 +119,7 @@ func TestQuickPNGsHaveThePixelsOfThePackage(t *testing.T) {
 		if !compare(t, d, other, "random", contents) {
 			t.Fatalf("image %d of colour type %d is not decoded quickly", k, colour)
 		}
-		for range 5 { // damaged
+		for range 5 { // damaged images
 			bad := bytes.Clone(contents)
 			at := r.IntN(len(bad))
 			bad[at] ^= 1 << r.IntN(8)
@@ -129,8 +129,8 @@ func TestQuickPNGsHaveThePixelsOfThePackage(t *testing.T) {
 	}
 }
 
-// The images of testdata are decoded quickly if they are of a usual kind, and have the pixels of the packages also if
-// they are damaged.
+// The quick decoders must decode the images of testdata that are of a usual kind. Their pixels must equal those of the
+// Go packages, also for damaged images.
 func TestQuickDecodersAgreeWithThePackages(t *testing.T) {
 	files, err := filepath.Glob("testdata/formats/*")
 	if err != nil || len(files) == 0 {

@@ -13,13 +13,13 @@ import (
 // realData returns the path of a file of real data, or skips the test.
 func realData(t testing.TB, name string) string {
 	t.Helper()
-	path := needtest.Data(t, name) // before -short, so that CI always gives this reason for missing data
+	path := needtest.Data(t, name) // first, so that CI always gives this reason for missing data, even with -short
 	needtest.NotShort(t, "reads real data")
 	return path
 }
 
-// The test reads all of CIFAR-10, encoded again as JPEG, through the loader. The first epoch decodes the images. The
-// second epoch reads them from the cache.
+// The test reads all images of CIFAR-10, encoded again as JPEG, through the loader. The first epoch decodes the images.
+// The second epoch reads them from the cache.
 func TestRealCIFAR10(t *testing.T) {
 	begun := time.Now()
 	s, _, err := open(t, Options{Path: realData(t, "cifar10-jpeg.tar.gz")})
@@ -67,7 +67,7 @@ func TestRealCIFAR10(t *testing.T) {
 				t.Errorf("epoch %d: %d samples of %s", epoch, n, classes[class])
 			}
 		}
-		// The constants are those of the official binary files. JPEG compression changes the third decimal place.
+		// The expected values are those of the official binary files. JPEG compression changes the third decimal place.
 		const pixels, tolerance = 50_000 * 32 * 32, 0.004
 		for ch := range 3 {
 			mean := sum[ch] / pixels
@@ -82,7 +82,7 @@ func TestRealCIFAR10(t *testing.T) {
 	}
 }
 
-// BenchmarkRealCIFAR10 measures the loader on real data: with decoding, and from the cache.
+// BenchmarkRealCIFAR10 measures the loader on real data, first with decoding, then from the cache.
 func BenchmarkRealCIFAR10(b *testing.B) {
 	s, _, err := open(b, Options{Path: realData(b, "cifar10-jpeg.tar.gz")})
 	if err != nil {

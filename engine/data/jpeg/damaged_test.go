@@ -18,7 +18,7 @@ func golden(t testing.TB, name string) []byte {
 	return contents
 }
 
-// with returns an image with bytes before its marker.
+// with returns an image in which the segments are inserted before the first marker of the given kind.
 func with(t testing.TB, image []byte, marker byte, segments ...[]byte) []byte {
 	t.Helper()
 	at := bytes.Index(image, []byte{0xFF, marker})
@@ -28,7 +28,7 @@ func with(t testing.TB, image []byte, marker byte, segments ...[]byte) []byte {
 	return append(append(bytes.Clone(image[:at]), bytes.Join(segments, nil)...), image[at:]...)
 }
 
-// without returns an image without the segments of a marker, and the first of these.
+// without returns an image without the segments of a marker. first is the first of these segments.
 func without(t testing.TB, image []byte, marker byte) (rest, first []byte) {
 	t.Helper()
 	for at := bytes.Index(image, []byte{0xFF, marker}); at >= 0; at = bytes.Index(image, []byte{0xFF, marker}) {
@@ -44,13 +44,15 @@ func without(t testing.TB, image []byte, marker byte) (rest, first []byte) {
 	return image, first
 }
 
-// elsewhere reports whether data.corrupt does not skip an error, because another machine may read the image.
+// elsewhere reports whether another machine may be able to read the image. data.corrupt = "skip" does not skip such an
+// error.
 func elsewhere(err error) bool {
 	var e interface{ Unavailable() bool }
 	return errors.As(err, &e) && e.Unavailable()
 }
 
-// A damaged image must be replaced on all ranks: its error must not say that another machine may read it.
+// If an image is damaged, it must be replaced on all ranks. Its error must therefore not say that another machine may
+// read it.
 func TestOnlyAForeignImageIsForAnotherMachine(t *testing.T) {
 	head := segment(0xC0, 8, 0, 16, 0, 16, 1, 1, 0x11, 0)
 	plain := odd{width: 16, height: 16, factors: equal(1)}.encode()
@@ -81,18 +83,18 @@ func TestOnlyAForeignImageIsForAnotherMachine(t *testing.T) {
 	}
 }
 
-// libturbojpeg keeps the tables of an image for the next one.
+// libturbojpeg keeps the tables of an image. It must not use them for the next image.
 func TestTablesOfAnEarlierImageAreNotUsed(t *testing.T) {
-	other := with(t, golden(t, "q1-37x27.jpg"), 0xDA, // other Huffman tables, which decode nothing of the next image
+	other := with(t, golden(t, "q1-37x27.jpg"), 0xDA, // Huffman tables that cannot decode the next image
 		segment(0xC4, append(append([]byte{0x00, 0, 3}, make([]byte, 14)...), 0, 1, 2)...),
 		segment(0xC4, append(append([]byte{0x10, 0, 3}, make([]byte, 14)...), 0, 1, 2)...))
 	motion := golden(t, "motion-37x27.jpg")
 	noQuant, _ := without(t, golden(t, "420-37x27.jpg"), 0xDB)
 	noCodes, _ := without(t, golden(t, "progressive-37x27.jpg"), 0xC4)
 	oneQuant := bytes.Clone(golden(t, "420-37x27.jpg"))
-	oneQuant[bytes.LastIndex(oneQuant, []byte{0xFF, 0xDB})+4] = 2 // instead of table 1
+	oneQuant[bytes.LastIndex(oneQuant, []byte{0xFF, 0xDB})+4] = 2 // instead of 1, so that table 1 is missing
 	for name, d := range decoders(t) {
-		decode(d, other, 1) // leaves its tables; whether it is an image does not matter
+		decode(d, other, 1) // leaves its tables in the decoder; this call may fail
 		if pix, _, _, err := decode(d, motion, 1); err != nil || !bytes.Equal(pix, golden(t, "motion-37x27.jpg.rgb")) {
 			t.Errorf("%s: Motion JPEG after another image: other pixels, or %v", name, err)
 		}
@@ -108,7 +110,7 @@ func TestTablesOfAnEarlierImageAreNotUsed(t *testing.T) {
 	}
 }
 
-// Each of these images is damaged in a way of which libturbojpeg does not warn.
+// libturbojpeg does not warn of the damage in these images. Both decoders must return the same pixels.
 func TestSilentDamageGivesEqualPixels(t *testing.T) {
 	native, plain := nativeDecoder(t), golden(t, "444-37x27.jpg")
 	many := golden(t, "q100-37x27.jpg")
@@ -155,8 +157,8 @@ func TestSilentDamageGivesEqualPixels(t *testing.T) {
 	}
 }
 
-// noCodes returns a grey image of 64 x 64 pixels. Each block has bits without a Huffman code. The image is long enough
-// for the fast path of libturbojpeg, which does not warn.
+// noCodes returns a grey image of 64 x 64 pixels. Each block has bits that are not a Huffman code. The image is long
+// enough for the fast path of libturbojpeg, which does not warn.
 func noCodes() []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
@@ -165,7 +167,8 @@ func noCodes() []byte {
 	b.Write(segment(0xC4, append(append([]byte{0x00, 1}, make([]byte, 15)...), 4)...)) // DC: 0 and 4 bits
 	b.Write(segment(0xC4, append(append([]byte{0x10, 1}, make([]byte, 15)...), 1)...)) // AC: 0 and 1 bit
 	b.Write(segment(0xDA, 1, 1, 0x00, 0, 63, 0))
-	// A block: 5 bits of DC; one coefficient of 2 bits; 17 bits from a 1 on, which are not a code and end the block.
+	// A block has 5 bits of DC and one coefficient of 2 bits. Then come 17 bits that begin with 1. They are not a code
+	// and end the block.
 	block := "0" + "1010" + "01" + "10101010101010101"
 	var bits, count uint
 	for range 64 {
@@ -183,13 +186,13 @@ func noCodes() []byte {
 	return b.Bytes()
 }
 
-// A table is computed only when a scan uses it. Otherwise an image of 64 MiB of tables would take many seconds.
+// A table must be computed only when a scan uses it. Otherwise, an image of 64 MiB of tables would take many seconds.
 func TestUnusedTablesAreNotComputed(t *testing.T) {
 	const tables = 30_000
 	all := make([]byte, 0, 19*tables)
 	for k := 0; k < tables; {
 		var contents []byte
-		for range 3000 { // a table with one code, of one bit; its symbol differs from that of the table before
+		for range 3000 { // each table has one code, of one bit; its symbol differs from that of the previous table
 			contents = append(append(append(contents, 0x13, 1), make([]byte, 15)...), byte(k))
 			k++
 		}

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// odd describes an image whose form image/jpeg cannot encode.
+// odd describes an image that image/jpeg cannot encode.
 type odd struct {
 	width, height int
 	factors       [][2]int // sampling factors of each channel, horizontal and vertical
-	open          bool     // without an end marker
+	open          bool     // the file has no end marker
 }
 
-// encode returns an image of flat blocks. Block k of channel c differs from the block before, so that all of its bits
-// matter.
+// encode returns an image of flat blocks. Each block differs from the block before it in the same channel, so that all
+// of its bits matter.
 func (o odd) encode() []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
@@ -29,7 +29,7 @@ func (o odd) encode() []byte {
 		mostH, mostV = max(mostH, f[0]), max(mostV, f[1])
 	}
 	b.Write(segment(0xC0, head...))
-	lengths := []byte{0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0} // of the standard table of DC codes
+	lengths := []byte{0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0} // numbers of standard DC codes by length
 	b.Write(segment(0xC4, append(append([]byte{0x00}, lengths...), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)...))
 	b.Write(segment(0xC4, append([]byte{0x10, 0, 1}, make([]byte, 15)...)...)) // AC: two bits end the block
 	b.Write(segment(0xDA, append(scan, 0, 63, 0)...))
@@ -77,7 +77,7 @@ func (o odd) encode() []byte {
 
 func (o odd) String() string { return fmt.Sprintf("%d x %d, factors %v", o.width, o.height, o.factors) }
 
-// equal are the sampling factors of n channels of equal size.
+// equal returns the sampling factors of n channels of equal size.
 func equal(n int) [][2]int { return [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}}[:n] }
 
 func TestAnySamplingOfTheColoursIsDecoded(t *testing.T) {
@@ -103,7 +103,8 @@ func TestAnySamplingOfTheColoursIsDecoded(t *testing.T) {
 	}
 }
 
-// A phone stores a video behind a photograph. Its bytes can look like scans.
+// A phone may store a video after a photograph in the same file. The bytes of the video can look like scans of the
+// image.
 func TestBytesBehindTheImageDoNotCount(t *testing.T) {
 	image := odd{width: 640, height: 480, factors: equal(3)}.encode()
 	behind := make([]byte, 1<<20)
@@ -124,7 +125,8 @@ func TestBytesBehindTheImageDoNotCount(t *testing.T) {
 	}
 }
 
-// A thumbnail and a colour profile are in segments, and their bytes can look like scans and end markers.
+// The segments of an image can contain a thumbnail and a colour profile. Their bytes can look like scans and end
+// markers.
 func TestBytesOfSegmentsDoNotCount(t *testing.T) {
 	image := odd{width: 32, height: 32, factors: equal(3)}.encode()
 	thumbnail := segment(0xE1, bytes.Repeat([]byte{0xFF, 0xDA, 0xFF, 0xD9}, maxScans)...)
@@ -139,7 +141,7 @@ func TestBytesOfSegmentsDoNotCount(t *testing.T) {
 	}
 }
 
-// The end marker alone may be missing, but no pixels.
+// If only the end marker is missing, the image is accepted. If pixels are missing, it is refused.
 func TestAMissingEndMarkerIsHarmlessIfAllPixelsAreThere(t *testing.T) {
 	for name, d := range decoders(t) {
 		t.Run(name, func(t *testing.T) { missingEndMarker(t, d) })
@@ -177,7 +179,7 @@ func missingEndMarker(t *testing.T, d *Decoder) {
 
 func TestFourInksWithoutAdobesMarkerAreStoredAsWithIt(t *testing.T) {
 	plain := odd{width: 32, height: 24, factors: equal(4)}.encode()
-	// the last byte: the inks are not transformed
+	// its last byte, 0, states that the inks are not transformed
 	marker := segment(0xEE, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0)
 	adobe := append(append(bytes.Clone(plain[:2]), marker...), plain[2:]...)
 	for name, d := range decoders(t) {

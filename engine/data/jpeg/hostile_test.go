@@ -17,8 +17,8 @@ func segment(marker byte, contents ...byte) []byte {
 	return append([]byte{0xFF, marker, byte(n >> 8), byte(n)}, contents...)
 }
 
-// progressive returns a grey image of the given size. Each later scan states in a few bytes that no pixel changes. Such
-// an image makes a decoder process all pixels many times.
+// progressive returns a grey image of the given size. Each scan after the first one states in a few bytes that no pixel
+// changes. A decoder must nevertheless process all pixels for each scan.
 func progressive(width, height, scans int) []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
@@ -28,7 +28,7 @@ func progressive(width, height, scans int) []byte {
 		return segment(0xC4, append(append([]byte{class, 1}, make([]byte, 15)...), symbol)...)
 	}
 	b.Write(code(0x00, 0))    // DC code: no difference
-	b.Write(code(0x10, 0xE0)) // AC code: the next 2^14 or more blocks end here
+	b.Write(code(0x10, 0xE0)) // AC code: no block from here on changes, for 2^14 blocks or more
 	blocks := ((width + 7) / 8) * ((height + 7) / 8)
 	b.Write(segment(0xDA, 1, 1, 0x00, 0, 0, 0))
 	b.Write(make([]byte, (blocks+7)/8)) // one bit per block
@@ -41,7 +41,8 @@ func progressive(width, height, scans int) []byte {
 	return b.Bytes()
 }
 
-// The decoding time is proportional to the number of scans times the number of pixels (row S9 of docs/reliability.md).
+// The decoding time is proportional to the number of scans times the number of pixels. Images above a limit must be
+// refused (row S9 of docs/reliability.md).
 func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 	for name, d := range decoders(t) {
 		for _, c := range []struct {
@@ -62,18 +63,18 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
-			// Attacks must be valid images. Otherwise, the checks above prove nothing.
+			// The attacks must be valid images. Otherwise, the checks above would prove nothing.
 			t.Errorf("%s: the attack is no image: %v", name, err)
 		}
 	}
 }
 
-// The test logs the decoding times of docs/reliability.md. No image may take more than most seconds of CPU time.
-// Complete images must be decoded. Images that end within their header must be refused.
+// The test logs the decoding times of docs/reliability.md. No image may take more CPU time than most. Complete images
+// must be decoded. Images that end within their header must be refused.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	needtest.Hostile.Need(t, "takes seconds and half a GiB")
-	const headerOnly = 700        // bytes: before the first scan
-	const most = 10 * time.Second // the page states 2.2 s; other processors may be slower
+	const headerOnly = 700        // bytes before the first scan
+	const most = 10 * time.Second // docs/reliability.md states 2.2 s, but other processors may be slower
 	for name, d := range decoders(t) {
 		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64},
 			{1448, 1448, 500}, {500, 375, 500}} {

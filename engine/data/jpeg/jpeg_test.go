@@ -76,7 +76,7 @@ func encode(t testing.TB, img image.Image) []byte {
 	return b.Bytes()
 }
 
-// decode reads the header and decodes.
+// decode reads the header of an image and decodes the image.
 func decode(d *Decoder, contents []byte, denominator int) (pix []byte, w, h int, err error) {
 	head, err := d.Header(contents)
 	if err != nil {
@@ -85,8 +85,8 @@ func decode(d *Decoder, contents []byte, denominator int) (pix []byte, w, h int,
 	return d.Decode(contents, head, denominator, nil)
 }
 
-// tolerance is in steps of the 0-255 scale. JPEG of quality 95 with subsampled colours changes a smooth image by a
-// few steps.
+// tolerance is in steps of the scale from 0 to 255. JPEG of quality 95 with subsampled colours changes a smooth image
+// by a few steps.
 const tolerance = 6
 
 func TestDecodesColourAndGreyToRGB(t *testing.T) {
@@ -128,7 +128,8 @@ func TestScaledDecodeIsASmallerImageOfTheSame(t *testing.T) {
 					t.Fatalf("%s, %v / %d: %d x %d, %d bytes, %v", name, size, n, w, h, len(pix), err)
 				}
 				for i := range w * h {
-					// The centre of the square of original pixels that this pixel represents.
+					// The pixel represents a square of original pixels, and c is the colour at the centre of this
+					// square.
 					c := whole.RGBAAt(min(i%w*n+n/2, size[0]-1), min(i/w*n+n/2, size[1]-1))
 					if got := pix[3*i]; max(got, c.R)-min(got, c.R) > tolerance {
 						t.Fatalf("%s, %v / %d: pixel %d is %d, want %d", name, size, n, i, got, c.R)
@@ -201,8 +202,8 @@ func TestImagesWithFourInksAreDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Correct colours would need the colour profile of the inks, which these decoders do not apply. Colours
-		// therefore differ, but the structure of the image is the same.
+		// For correct colours, a decoder would have to apply the colour profile of the inks. These decoders do not, so
+		// colours differ. The structure of the image is the same.
 		if c := correlation(got, want); c < 0.9 {
 			t.Errorf("%s: correlation with the RGB version is %.2f, want 0.9", name, c)
 		}
@@ -294,7 +295,7 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 // BenchmarkFolder decodes the JPEG files in $HETERO_BENCH_IMAGES. scripts/decode_speed.sh compares it with a simple
-// loop over libturbojpeg.
+// loop that calls libturbojpeg.
 func BenchmarkFolder(b *testing.B) {
 	dir := os.Getenv("HETERO_BENCH_IMAGES")
 	if dir == "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// seeds returns images of many kinds. They include the test images of the Go installation, if available: progressive
-// images, restart intervals, CMYK, and several subsamplings.
+// seeds returns images of many kinds. If the test images of the Go installation are available, it includes them:
+// progressive images, restart intervals, CMYK, and several subsamplings.
 func seeds(t testing.TB) [][]byte {
 	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))),
 		progressive(64, 48, 12)}
@@ -31,8 +31,8 @@ func seeds(t testing.TB) [][]byte {
 	return all
 }
 
-// mutate changes an image at up to 8 positions. It changes bits, writes bytes that have a meaning for decoders,
-// removes, repeats or overwrites ranges of bytes, or cuts off the end.
+// mutate changes an image at up to 8 positions. It changes bits, and writes bytes that have a meaning for decoders. It
+// also removes, repeats or overwrites ranges of bytes, or cuts off the end.
 func mutate(random *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	telling := []byte{0x00, 0x01, 0x7F, 0x80, 0xC0, 0xC2, 0xC4, 0xC9, 0xD0, 0xD9, 0xDA, 0xDB, 0xDD, 0xFE, 0xFF}
@@ -64,9 +64,9 @@ func mutate(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images. With HETERO_HOSTILE=1 it continues for five
-// minutes (row S9). Both decoders refuse the same images, and give the same pixels of all others. With make
-// SANITIZE=address it detects accesses outside the decoder's memory.
+// TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images. With HETERO_HOSTILE=1 it continues for five minutes
+// (row S9 of docs/reliability.md). Both decoders must refuse the same images, and give the same pixels of all others.
+// With make SANITIZE=address it detects accesses outside the decoder's memory.
 func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	const seed = 9
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -108,7 +108,7 @@ func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 				t.Errorf("seed %d, image %d: Go: %v, libturbojpeg: %v", seed, done, inGo, err)
 			case !bytes.Equal(pix, pixels):
 				unequal++
-				if runtime.GOARCH == "amd64" { // other processors limit large coefficients in other ways
+				if runtime.GOARCH == "amd64" { // other processors limit large coefficients differently
 					t.Errorf("seed %d, image %d at 1/%d: the pixels differ", seed, done, denominator)
 				}
 			}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestPixelsAreThoseOfPillow decodes the images of scripts/jpeg_goldens.py with both decoders.
+// TestPixelsAreThoseOfPillow decodes the images of scripts/jpeg_goldens.py with both decoders, and compares the pixels
+// with Pillow's.
 func TestPixelsAreThoseOfPillow(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/*.rgb")
 	if err != nil || len(goldens) < 60 {
@@ -51,7 +52,7 @@ func TestPixelsAreThoseOfPillow(t *testing.T) {
 // coding; lossless coding needs libturbojpeg 3.
 func must(d *Decoder, f frame) bool { return d.native != nil && f.kind != lossless }
 
-// TestBothDecodersGiveTheSamePixels compares the decoders at all sizes, with images of all samplings.
+// TestBothDecodersGiveTheSamePixels compares the decoders at all sizes. The images have all samplings.
 func TestBothDecodersGiveTheSamePixels(t *testing.T) {
 	native, other := nativeDecoder(t), &Decoder{}
 	all := map[string][]byte{}

@@ -35,8 +35,8 @@ func walk(t *testing.T, dir string, follow bool) (files []string, err error) {
 func TestWalkFollowsLinks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		files []string // below the folders out/ and in/; the test walks in/
-		want  string   // files with follow = true, or an error that begins with !
+		files []string // names in the folders out/ and in/; the test scans in/
+		want  string   // files with follow = true; a text that begins with ! is an error
 		kept  string   // the same with follow = false
 	}{
 		{"no links", []string{"in/b", "in/a/1"}, "a/1 b", "a/1 b"},

@@ -17,7 +17,7 @@ var (
 	networkFS = platform.FileSystem{Name: "nfs", FolderTimes: true}
 )
 
-// scanWith scans a folder.
+// scanWith scans a folder with the given options.
 func scanWith(t *testing.T, dir string, o ScanOptions) *Tree {
 	t.Helper()
 	f, err := OpenFolder(dir, true)
@@ -50,18 +50,18 @@ func TestAListOnANetworkFileSystemOutlivesItsFile(t *testing.T) {
 		tree := scanWith(t, dir, ScanOptions{CacheDir: cache})
 		want := paths(t, tree)
 		for _, file := range keptFiles(t, cache, "*.files") {
-			if err := os.Truncate(file, 0); err != nil { // simulates another machine that removes the file
+			if err := os.Truncate(file, 0); err != nil { // as if another machine removed the file
 				t.Fatal(err)
 			}
 		}
-		if got := paths(t, tree); got != want { // if the file were mapped, the process would end with SIGBUS
+		if got := paths(t, tree); got != want { // if the file were mapped, SIGBUS would end the process
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
 }
 
 func TestFoldersAreOpenedForTheirTimesOnNetworkFileSystems(t *testing.T) {
-	for fs, want := range map[platform.FileSystem]int64{diskFS: 2, networkFS: 7} { // plus one for the file system
+	for fs, want := range map[platform.FileSystem]int64{diskFS: 2, networkFS: 7} { // one more for the file system
 		dir, cache := t.TempDir(), t.TempDir()
 		manyFiles(t, dir)
 		settled(t)
@@ -70,7 +70,7 @@ func TestFoldersAreOpenedForTheirTimesOnNetworkFileSystems(t *testing.T) {
 		opened, read := foldersOpened.Load(), foldersRead.Load()
 		scanWith(t, dir, ScanOptions{CacheDir: cache})
 		opened, read = foldersOpened.Load()-opened, foldersRead.Load()-read
-		// Several workers may query the file system of the same device.
+		// Several workers may query the file system of the same device at the same time.
 		if opened < want || fs.Local && opened > want+2 || read != 0 {
 			t.Errorf("%s: opened %d folders and read %d, want %d and 0", fs.Name, opened, read, want)
 		}
@@ -99,7 +99,7 @@ func TestMachinesThatShareACacheHaveTheirOwnLists(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "train/new.jpg"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	scanned(t, dir, cache) // writes the list of a
+	scanned(t, dir, cache) // writes the list of folder a
 	if files := keptFiles(t, cache, "*.files"); len(files) != 1 {
 		t.Errorf("got %q, want one list: that of b is old", files)
 	}
@@ -116,8 +116,8 @@ func TestASmallFolderNeedsNoLock(t *testing.T) {
 	}
 }
 
-// held locks the missing list of dir in cache, as another process would. list is a complete list of dir in another
-// folder, and name is the path of the missing list.
+// held locks the list of dir in cache, as another process would. This list does not exist, and name is its path. list
+// is a complete list of dir in another cache.
 func held(t *testing.T, dir, cache string) (lock *filelock.Lock, list, name string) {
 	t.Helper()
 	first := t.TempDir()
@@ -158,7 +158,7 @@ func TestAWaitingScanChecksWithoutTheLock(t *testing.T) {
 	lock, list, name := held(t, dir, cache)
 	checked := false
 	onFileSystem(t, func(d *os.File) platform.FileSystem {
-		if _, err := os.Stat(name); err == nil && d.Name() == dir { // it checks the list of the other process
+		if _, err := os.Stat(name); err == nil && d.Name() == dir { // the scan checks the list of the other process
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			l, err := filelock.Acquire(ctx, name+".lock")
@@ -207,7 +207,7 @@ func TestADamagedListWarnsOnce(t *testing.T) {
 	settled(t)
 	scanWith(t, dir, ScanOptions{CacheDir: cache})
 	for _, file := range keptFiles(t, cache, "*.files") {
-		if err := os.Remove(file); err != nil { // it is mapped
+		if err := os.Remove(file); err != nil { // removed, not truncated, because it is mapped
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {

@@ -44,7 +44,7 @@ func TestExact(t *testing.T) {
 func TestDivide(t *testing.T) {
 	for _, c := range []struct {
 		name, files string // separated by spaces
-		want        string // train | evaluation | unused, or an error
+		want        string // train | evaluation | unused; or an error
 	}{
 		{"no parts", "a.tar b.tar", "a.tar b.tar |  | "},
 		{"three parts", "x-test-0.tar x-train-0.tar x-train-1.tar x-val-0.tar",

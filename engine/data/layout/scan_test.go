@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// onFileSystem sets the file system that the scans of a test detect.
+// onFileSystem sets the file system that the scans of a test see.
 func onFileSystem(t *testing.T, of func(*os.File) platform.FileSystem) {
 	fileSystemOf = of
 	t.Cleanup(func() { fileSystemOf = platform.FileSystemOf })
@@ -55,7 +55,7 @@ func paths(t *testing.T, tree *Tree) string {
 	return strings.Join(names, "\n")
 }
 
-// scanned scans a folder with a stored list. fresh is the number of folders whose entries were read.
+// scanned scans a folder with a stored list. fresh is the number of folders whose entries the scan read.
 func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 	t.Helper()
 	f, err := OpenFolder(dir, true)
@@ -93,7 +93,7 @@ func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func()
-		fresh  int // folders that the scan reads
+		fresh  int // number of folders that the scan reads
 	}{
 		{"the first scan", func() {}, 6},
 		{"nothing changed", func() {}, 0},
@@ -129,7 +129,7 @@ func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	changed := time.Now()
 	manyFiles(t, dir)
-	now = func() time.Time { return changed } // prevents an effect of slow machines, which may need more than 2 s
+	now = func() time.Time { return changed } // a fixed time, because a slow machine may need more than 2 s
 	t.Cleanup(func() { now = time.Now })
 	for range 2 {
 		if _, fresh := scanned(t, dir, cache); fresh != 6 {
@@ -167,7 +167,7 @@ func TestADamagedKeptListIsReplaced(t *testing.T) {
 			}
 		}
 		if at%5 == 0 {
-			if err := os.Remove(kept[0]); err != nil { // not modified in place, because the list is mapped
+			if err := os.Remove(kept[0]); err != nil { // removed, not modified in place, because the list is mapped
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(kept[0], damaged, 0o644); err != nil {
@@ -230,7 +230,7 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := filepath.Join(dir, "train/c0/new.jpg") // makes the stored list outdated
+	write := filepath.Join(dir, "train/c0/new.jpg") // makes the stored list out of date
 	if err := os.WriteFile(write, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 func TestAListThatCannotBeKept(t *testing.T) {
 	dir := t.TempDir()
 	manyFiles(t, dir)
-	cache := filepath.Join(t.TempDir(), "file") // not a folder
+	cache := filepath.Join(t.TempDir(), "file") // a file, not a folder
 	if err := os.WriteFile(cache, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestAListThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// BenchmarkScan lists 200,000 files of 200 folders.
+// BenchmarkScan lists 200,000 files in 200 folders.
 func BenchmarkScan(b *testing.B) {
 	dir, cache := b.TempDir(), b.TempDir()
 	for c := range 200 {
@@ -380,7 +380,7 @@ func scanOf(t *testing.T, dir string, follow bool) error {
 
 func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	const levels, links = 5, 6 // 7,776 paths; without the limit, the test still ends in a reasonable time
+	const levels, links = 5, 6 // 7,776 paths; if there were no limit, the test would still end soon
 	for level := range levels + 1 {
 		d := filepath.Join(dir, fmt.Sprint("d", level))
 		if err := os.Mkdir(d, 0o755); err != nil {

@@ -2,7 +2,7 @@ package pixels
 
 import "testing"
 
-// BenchmarkColour changes the colours of 224x224 pixels like color jitter with 0.4 and a hue of 0.1.
+// BenchmarkColour changes the colours of 224 x 224 pixels, as color jitter with 0.4 and a hue of 0.1 does.
 func BenchmarkColour(b *testing.B) {
 	const size = 224
 	photo := make([]byte, size*size*3) // smooth shades with noise

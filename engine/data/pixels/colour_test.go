@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// plainHSV and plainRGB are simple versions of Pillow's conversions, written without regard for speed.
+// plainHSV and plainRGB are simple versions of Pillow's conversions. They are not optimized for speed.
 func plainHSV(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
 	if most == least {
@@ -56,7 +56,7 @@ func plainRGB(h, s, v byte) (r, g, b byte) {
 	return v, p, q
 }
 
-// TestHueOfEveryColour covers all 16.7 million colours, in both directions.
+// TestHueOfEveryColour compares the conversions of all 16.7 million colours, in both directions.
 func TestHueOfEveryColour(t *testing.T) {
 	needtest.NotShort(t, "takes seconds")
 	faults := 0

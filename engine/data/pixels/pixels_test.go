@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// golden is a result of torchvision for an image; see scripts/augment_goldens.py.
+// golden contains the results of torchvision for one image (scripts/augment_goldens.py).
 type golden struct {
 	Width, Height int
 	Images        map[string]string
@@ -28,7 +28,7 @@ func decoded(t *testing.T, text string) []byte {
 	return b
 }
 
-// perform applies an operation by its name in the golden file.
+// perform applies the operation that has the name op in the golden file.
 func perform(t *testing.T, op string, value float64, pix []byte, width, height int) []byte {
 	t.Helper()
 	out := make([]byte, len(pix))
@@ -69,7 +69,7 @@ func perform(t *testing.T, op string, value float64, pix []byte, width, height i
 	return pix
 }
 
-// The tolerance is zero, because the operations and their order are the same.
+// The tolerance is zero, because this package performs the same operations as torchvision, in the same order.
 func TestPixelsAreThoseOfTorchvision(t *testing.T) {
 	text, err := os.ReadFile("testdata/goldens.json")
 	if err != nil {

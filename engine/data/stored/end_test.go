@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// If a run ends, its requests must end, including those that would be retried.
+// When a run ends, its requests must end. This includes requests that would be tried again.
 func TestTheEndOfARunEndsItsRequests(t *testing.T) {
 	for _, limit := range []int64{0, 1 << 30} {
 		s, _ := serve(t, limit)
@@ -63,7 +63,7 @@ func TestTheEndOfARunEndsItsRequests(t *testing.T) {
 func TestACacheThatCannotBeWrittenCostsNoBlocks(t *testing.T) {
 	s, dir := serve(t, 1<<30)
 	s.Store("data", "a", body(2*blockBytes))
-	if err := os.WriteFile(dir+"/objects", nil, 0o644); err != nil { // prevents the creation of the folder
+	if err := os.WriteFile(dir+"/objects", nil, 0o644); err != nil { // a file at the path of the folder
 		t.Fatal(err)
 	}
 	f, _, err := OpenRandom("s3://data/a")
@@ -71,7 +71,7 @@ func TestACacheThatCannotBeWrittenCostsNoBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.ReadAt(make([]byte, 10), 0); err != nil { // detects that the cache cannot be written
+	if _, err := f.ReadAt(make([]byte, 10), 0); err != nil { // finds out that the cache cannot be written
 		t.Fatal(err)
 	}
 	s.Requests()

@@ -29,14 +29,14 @@ func body(n int) []byte {
 	return b
 }
 
-// forget removes the state of the package, as in a process that has accessed no object.
+// forget removes the state of the package. The process then behaves as if it had not accessed any object.
 func forget() {
 	state.Lock()
 	defer state.Unlock()
 	state.options, state.known, state.cache = Options{CacheDir: "\x00"}, nil, nil
 }
 
-// serve starts a server and configures a cache of at most limit bytes; 0: no cache.
+// serve starts a server, and configures a cache of at most limit bytes. 0 means no cache.
 func serve(t *testing.T, limit int64) (*s3test.Server, string) {
 	t.Helper()
 	s := s3test.New(t)
@@ -57,7 +57,7 @@ func gets(s *s3test.Server) (n int, received int64) {
 	return n, received
 }
 
-// cached returns the number and the total size of the blocks in a cache, and the names of other files.
+// cached returns the number and the total size of the blocks in a cache. others contains the names of all other files.
 func cached(t *testing.T, dir string) (blocks int, size int64, others []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -186,8 +186,9 @@ func TestTheCacheRemovesTheLeastRecentlyUsedBlocks(t *testing.T) {
 		name := fmt.Sprint(k)
 		s.Store("data", name, body(blockBytes+0*k))
 		read(name)
-		read("0") // renews the time of block 0
-		// The kernel may give files that are written within a short time the same time. Set distinct old times instead.
+		read("0") // sets the time of block 0 to the present
+		// The kernel may give files that are written at nearly the same time equal times. Set different times in the
+		// past instead.
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			info, infoErr := d.Info()
 			if err != nil || infoErr != nil || d.IsDir() {
@@ -250,7 +251,7 @@ func TestAnInterruptedFetchLeavesNothing(t *testing.T) {
 	if _, err := f.ReadAt(p, 0); err != nil || !bytes.Equal(p, want[:10]) {
 		t.Error(err)
 	}
-	// A block that a crash of the machine has truncated must be fetched again.
+	// If a crash of the machine has truncated a block, the block must be fetched again.
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			err = os.Truncate(path, 5)
@@ -278,7 +279,7 @@ func TestAChangedObjectIsAnError(t *testing.T) {
 	if _, err := f.ReadAt(make([]byte, 10), 0); !errors.As(err, &e) || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("got %v", err)
 	}
-	forget() // simulates another process
+	forget() // continues as another process would
 	_, info, err := Open("s3://data/a")
 	if err != nil || Version(info) == Version(old) {
 		t.Errorf("the version is the same: %v", err)

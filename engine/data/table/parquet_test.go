@@ -80,7 +80,7 @@ type textRow struct {
 	T string `parquet:"t"`
 }
 
-// forge modifies the footer of a file.
+// forge changes the metadata in the footer of a file.
 func forge(t testing.TB, path string, change func(*format.FileMetaData)) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -173,7 +173,7 @@ func TestLengthsOfPagesAreNotTrusted(t *testing.T) {
 	}
 }
 
-// A parser may panic while it releases its memory after visit has failed. Scan must still return the error of visit.
+// If visit fails, a parser may panic while it frees its memory. Scan must nevertheless return the error of visit.
 func TestTheErrorOfAVisitorSurvivesAPanic(t *testing.T) {
 	own := errors.New("own")
 	f := &File{Fields: []Field{{Name: "x", Kind: Integer}},

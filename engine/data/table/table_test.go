@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// files is the folder of test files that scripts/huggingface_goldens.py wrote.
+// files is the folder of the test files that scripts/huggingface_goldens.py wrote.
 const files = "../huggingface/testdata/"
 
 func open(t testing.TB, name string) *File {
@@ -176,7 +176,8 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzArrow checks that damaged metadata only cause errors, and that no position leads outside the file.
+// FuzzArrow checks that damaged metadata cause errors instead of panics. It also checks that no position leads outside
+// the file.
 func FuzzArrow(f *testing.F) {
 	for _, name := range []string{"kinds.arrow", "tokens_disk/validation/data-00000-of-00001.arrow"} {
 		contents, err := os.ReadFile(files + name)

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// naive splits a text into documents in the simplest way.
+// naive splits a text into documents by a simple algorithm.
 func naive(text string, separator []byte) (documents []string) {
 	if separator == nil {
 		documents = []string{text}
@@ -35,7 +35,7 @@ func naive(text string, separator []byte) (documents []string) {
 	return slices.DeleteFunc(documents, func(d string) bool { return strings.TrimSpace(d) == "" })
 }
 
-// cutSeeds are texts, each with a chunk size (relative to the smallest one) and a kind of separator.
+// cutSeeds are texts. Each has a chunk size, relative to the smallest size, and a kind of separator.
 var cutSeeds = []struct {
 	text        string
 	chunk, kind uint8
@@ -53,8 +53,8 @@ func cutOptions(in string, chunk, kind uint8) Options {
 		Separator: [][]byte{nil, {}, []byte("X")}[kind%3], chunk: 8 + int(chunk)}
 }
 
-// checkCut compares the tokens of a text with those of naive. Text that is not UTF-8 must be a fault. Text without
-// documents may be a fault.
+// checkCut compares the tokens of a text with those of naive. A text that is not UTF-8 must cause a fault. A text
+// without documents may cause one.
 func checkCut(t *testing.T, text string, o Options, got []int32, err error) (documents []string) {
 	t.Helper()
 	documents = naive(strings.TrimPrefix(text, "\ufeff"), o.Separator)
@@ -72,7 +72,7 @@ func checkCut(t *testing.T, text string, o Options, got []int32, err error) (doc
 	return documents
 }
 
-// The shards of Tokenize must contain the tokens of naive. A text without documents must have no shards.
+// The shards of Tokenize must contain the tokens of naive. For a text without documents, there must be no shards.
 func TestTokenizeEqualsNaive(t *testing.T) {
 	for _, seed := range cutSeeds {
 		dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestTokenizeEqualsNaive(t *testing.T) {
 	}
 }
 
-// FuzzCutter compares the tokens of small chunks with those of naive. It writes no shards.
+// FuzzCutter compares the tokens of a text, read in small chunks, with those of naive. It writes no shards.
 func FuzzCutter(f *testing.F) {
 	for _, s := range cutSeeds {
 		f.Add([]byte(s.text), s.chunk, s.kind)
@@ -106,8 +106,8 @@ func FuzzCutter(f *testing.F) {
 	})
 }
 
-// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards, because creating and flushing files
-// would take most of the time for small inputs.
+// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards. For small inputs, creating and
+// flushing files would take most of the time.
 func encoded(ctx context.Context, e tokenizer.Encoder, o Options) (all []int32, err error) {
 	if err := o.check(); err != nil {
 		return nil, err

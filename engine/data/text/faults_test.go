@@ -100,7 +100,7 @@ func TestAFullDiskIsAnErrorOfTheOutput(t *testing.T) {
 	}
 }
 
-// FuzzField checks that the text of a line equals the result of encoding/json and is valid UTF-8.
+// FuzzField checks that the text of a line is valid UTF-8, and equals the text that encoding/json finds.
 func FuzzField(f *testing.F) {
 	for _, s := range []string{`{"text": "a"}`, `{"text": "\ud800"}`, `{"text": 1}`, `{`} {
 		f.Add([]byte(s))
@@ -117,7 +117,7 @@ func FuzzField(f *testing.F) {
 	})
 }
 
-// With SkipFaulty, faulty lines must be left out and counted. The result must not depend on the chunks.
+// With SkipFaulty, faulty lines must be left out and counted. The size of the chunks must not affect the result.
 func TestFaultyLinesCanBeLeftOut(t *testing.T) {
 	good := `{"text": "ab"}` + "\n"
 	for _, chunk := range []int{16, 1 << 20} {

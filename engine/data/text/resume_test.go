@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// files returns the contents of a folder.
+// files returns the contents of the files in a folder, by name.
 func files(t testing.TB, folder string) map[string]string {
 	t.Helper()
 	m := map[string]string{}
@@ -33,7 +33,7 @@ func files(t testing.TB, folder string) map[string]string {
 	return m
 }
 
-// resumable returns options with sources of all kinds. The result has many chunks, shards and journal entries.
+// resumable returns options with sources of all kinds. The result needs many chunks, shards and journal entries.
 func resumable(t testing.TB, dir string) Options {
 	t.Helper()
 	var lines strings.Builder
@@ -79,7 +79,7 @@ func TestACancelledCallIsContinued(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			if stops++; stops > 3 { // otherwise, no call reaches the next journal entry
+			if stops++; stops > 3 { // later calls run for longer, to reach the next journal entry
 				calls += 7
 			}
 		}
@@ -90,7 +90,7 @@ func TestACancelledCallIsContinued(t *testing.T) {
 	}
 }
 
-// The test starts this test binary as a second process, which ends itself with SIGKILL.
+// The test starts its own binary as a second process, which kills itself with SIGKILL.
 func TestAKilledProcessIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	if own := os.Getenv("TOKENIZE_AND_DIE"); own != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// plant writes files that contain their names, and creates links for names of the form LINK->TARGET.
+// plant writes files that contain their names. For a name of the form LINK->TARGET, it creates a link.
 func plant(t *testing.T, names ...string) string {
 	t.Helper()
 	for i, name := range names {
@@ -28,9 +28,9 @@ func plant(t *testing.T, names ...string) string {
 func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 	for _, c := range []struct {
 		name, files string
-		inputs      string // relative to the folder; "" means the folder itself
+		inputs      string // paths relative to the folder; "": the folder itself
 		ignore      bool
-		train, eval string // names of files, joined by spaces; an error in train begins with !
+		train, eval string // names of files, joined by spaces; a text in train that begins with ! is an error
 		unused      string
 	}{
 		{"no parts", "a.txt b.txt", "", false, "a.txt b.txt", "", ""},
@@ -86,7 +86,7 @@ func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 	}
 }
 
-// namesOf returns the base names in documents that were encoded with the byte tokenizer.
+// namesOf returns the base names in documents that the byte tokenizer has encoded.
 func namesOf(tokens []int32) (names []string) {
 	var text []byte
 	for _, token := range tokens {
@@ -108,7 +108,7 @@ func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
 	}
 }
 
-// In all formats, the part of a document must be that of its file.
+// In all formats, a document must be in the same part as its file.
 func TestPartsOfFormats(t *testing.T) {
 	dir := plant(t, "train.jsonl", "val.jsonl")
 	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
@@ -176,7 +176,7 @@ func TestUnknownTokensAreCounted(t *testing.T) {
 	}
 }
 
-// A table or a binary file must be tokenized only at the user's request.
+// A file that seems to be a table or a binary file must not be tokenized as plain text.
 func TestOtherFormatsAreNoPlainText(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
 		"a JSON array": {"a.json", `[{"text": "x"}]`,
@@ -206,7 +206,7 @@ func TestOtherFormatsAreNoPlainText(t *testing.T) {
 	}
 }
 
-// The test compares the tokens of Arrow and Parquet files with those of JSON lines.
+// Arrow and Parquet files must give the same tokens as JSON lines.
 func TestTablesAreReadAsTheirRows(t *testing.T) {
 	const folder = "../huggingface/testdata/"
 	f, err := table.Open(folder + "texts_disk/data-00000-of-00001.arrow")
@@ -247,7 +247,8 @@ func TestTablesAreReadAsTheirRows(t *testing.T) {
 	}
 }
 
-// The configuration keys that select splits are not flags of data tokenize, so errors must not recommend them.
+// data tokenize has no flags for the configuration keys that select splits. Its errors must therefore not recommend
+// these keys.
 func TestAConversionNamesNoKeysThatItLacks(t *testing.T) {
 	dir := t.TempDir()
 	for _, language := range []string{"de", "en"} {

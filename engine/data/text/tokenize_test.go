@@ -61,7 +61,7 @@ func all(t testing.TB, folder string) (train, eval []int32) {
 	return train, eval
 }
 
-// bytesOf returns the tokens of documents that were encoded with the byte tokenizer.
+// bytesOf returns the tokens of the byte tokenizer for some documents.
 func bytesOf(documents ...string) (list []int32) {
 	for _, d := range documents {
 		for _, b := range []byte(d) {
@@ -126,7 +126,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// article returns a text of documents with many different lengths, for tests that need many chunks.
+// article returns a text whose documents have many different lengths, for tests that need many chunks.
 func article(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -196,7 +196,7 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 			t.Errorf("got %v and %v", train, eval)
 		}
 	}
-	// The start of the evaluation part must never split a character.
+	// The evaluation part must never begin in the middle of a character.
 	in, out := write(t, dir, "b.txt", []byte("aéééé")), filepath.Join(dir, "b")
 	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(),
 		EvalFraction: 0.7}); err != nil {
@@ -207,8 +207,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 	}
 }
 
-// The test compares the results with the numbers that nanoGPT's data/shakespeare/prepare.py prints. In addition, each
-// part ends with one end-of-text token.
+// The expected numbers are those that nanoGPT's data/shakespeare/prepare.py prints, plus one end-of-text token for each
+// part.
 func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
 	path := needtest.Data(t, "tinyshakespeare.txt")
 	out := filepath.Join(t.TempDir(), "out")

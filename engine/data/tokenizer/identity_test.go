@@ -14,10 +14,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// exportedGPT2 computes the files once, because they are large.
+// exportedGPT2 computes the files of GPT-2's tokenizer once, because they are large.
 var exportedGPT2 = sync.OnceValues(func() (map[string][]byte, error) { return Export{Positions: 8}.Files(GPT2()) })
 
-// writeExport writes the files that transformers needs to load a tokenizer, and returns their folder.
+// writeExport writes the files that transformers needs to load a tokenizer. It returns their folder.
 func writeExport(t *testing.T, tokenizer Tokenizer, leaveOut ...string) string {
 	t.Helper()
 	files, err := exportedGPT2()
@@ -39,7 +39,7 @@ func writeExport(t *testing.T, tokenizer Tokenizer, leaveOut ...string) string {
 	return dir
 }
 
-// TestSumsOfBuiltInTokenizers recomputes the digests from the files of the tokenizers, in both forms.
+// TestSumsOfBuiltInTokenizers computes the digests again from the files of the tokenizers, in both forms.
 func TestSumsOfBuiltInTokenizers(t *testing.T) {
 	for _, tokenizer := range []Tokenizer{GPT2(), Bytes()} {
 		want := Identity{Name: tokenizer.Name()}.complete().Sum
@@ -55,7 +55,7 @@ func TestSumsOfBuiltInTokenizers(t *testing.T) {
 	}
 }
 
-// TestTokenizersOfFoldersAreIdentified changes exported files.
+// TestTokenizersOfFoldersAreIdentified changes exported files and identifies the tokenizer.
 func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 	edit := func(name, from, to string) func(string) error {
 		return func(dir string) error {
@@ -76,13 +76,13 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 		}
 	}
 	model := func(text string) func(string) error { return modelOf(text, "[]") }
-	// The published tokenizer.json of GPT-2 has no type in its model, and no use_regex.
+	// Unlike an exported file, the published tokenizer.json of GPT-2 has no type in its model, and no use_regex.
 	older := edits(edit(definitionName, `"type":"BPE",`, ""), edit(definitionName, `"use_regex":true`, `"trim":true`),
 		edit(definitionName, `"normalizer":null,`, ""))
 	for _, c := range []struct {
 		name   string
 		from   Tokenizer
-		remove string // file that the folder lacks
+		remove string // file that is missing in the folder
 		change func(dir string) error
 		want   string // name of the tokenizer
 	}{
@@ -129,7 +129,7 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 	}
 }
 
-// modelOf returns a function that replaces tokenizer.json.
+// modelOf returns a function that replaces tokenizer.json by a file with another model.
 func modelOf(model, added string) func(dir string) error {
 	return func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, definitionName), []byte(`{"added_tokens":`+added+
@@ -167,8 +167,8 @@ func TestDamagedTokenizersAreFaults(t *testing.T) {
 	}
 }
 
-// TestMergesAreThePublishedOnes compares an exported file with merges.txt of the published GPT-2, also called
-// vocab.bpe.
+// TestMergesAreThePublishedOnes compares an exported file with merges.txt of the published GPT-2. This file is also
+// called vocab.bpe.
 func TestMergesAreThePublishedOnes(t *testing.T) {
 	files, err := exportedGPT2()
 	if err != nil {
@@ -190,7 +190,7 @@ func TestIdentitiesAreCompared(t *testing.T) {
 		{Identity{Name: "gpt2"}, Identity{Name: "gpt2"}, Equal},
 		{Identity{Name: "gpt2"}, Identity{Name: "bytes"}, Different},
 		{Identity{Name: "gpt2"}, Identity{Name: Other, Sum: "01"}, Different},
-		// a WordPiece vocabulary whose case is unknown
+		// an identity without a name is a WordPiece vocabulary whose case is unknown
 		{Identity{Name: "gpt2"}, Identity{Sum: "01"}, Different},
 		{Identity{Name: "gpt2", Sum: "01"}, Identity{Name: "gpt2"}, Equal},
 		{IdentityOf(Unknown, [32]byte{}), Identity{Name: "gpt2"}, Unproved},

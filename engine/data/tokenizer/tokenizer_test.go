@@ -21,7 +21,7 @@ import (
 
 var ranks = flag.String("ranks", "", "file to write the vocabulary of GPT-2 to, for testdata/goldens.py")
 
-// The test compares the SHA-256 of the embedded vocabulary with that of the file that tiktoken downloads.
+// The SHA-256 of the embedded vocabulary must be that of the file that tiktoken downloads.
 func TestTheEmbeddedVocabularyIsThatOfGPT2(t *testing.T) {
 	var file strings.Builder
 	for i, text := range GPT2().(*gpt2).bytes {
@@ -38,7 +38,7 @@ func TestTheEmbeddedVocabularyIsThatOfGPT2(t *testing.T) {
 	}
 }
 
-// golden is a row of a file in testdata, written by goldens.py.
+// golden is a row of a file in testdata. goldens.py wrote these files.
 type golden struct {
 	Text   string  `json:"text"`
 	Tokens []int32 `json:"tokens"`
@@ -71,7 +71,7 @@ func TestGPT2EqualsTiktoken(t *testing.T) {
 	}
 }
 
-// Version 0.10.0 of the library drops DEL. tiktoken returns token 221.
+// Version 0.10.0 of the library that contains the vocabulary drops DEL. tiktoken returns token 221.
 func TestDELIsAToken(t *testing.T) {
 	if got := GPT2().NewEncoder().Append(nil, []byte("\x7f")); !slices.Equal(got, []int32{221}) {
 		t.Errorf("got %v, want [221]", got)
@@ -114,7 +114,7 @@ func all(t testing.TB) []Tokenizer {
 	return list
 }
 
-// FuzzGPT2EqualsItsLibrary compares words and merges with those of the library that contains the vocabulary.
+// FuzzGPT2EqualsItsLibrary compares words and merges with those of the library from which the vocabulary comes.
 func FuzzGPT2EqualsItsLibrary(f *testing.F) {
 	for _, s := range []string{"", "I'm  here\n\n", "naïve 你好 123", "a\u00a0\u3000b", strings.Repeat("xyz", 50)} {
 		f.Add(s)
@@ -139,7 +139,7 @@ func FuzzGPT2EqualsItsLibrary(f *testing.F) {
 	})
 }
 
-// FuzzCut checks that the tokens of both parts are the tokens of the whole text.
+// FuzzCut cuts a text into two parts. The tokens of both parts together must be the tokens of the text.
 func FuzzCut(f *testing.F) {
 	for _, s := range []string{"", " a", "a b", "a  \nb c", "a\u3000 b", "a\u0085b", "é é", "a\vb c\fd", "x\ty\rz"} {
 		f.Add(s)
@@ -249,7 +249,7 @@ func TestNewRefusesUnsuitableOptions(t *testing.T) {
 	}
 }
 
-// FuzzParseWordPiece checks that a vocabulary is either refused, or has tokens for any text.
+// FuzzParseWordPiece checks that a vocabulary is refused, or has tokens for any text.
 func FuzzParseWordPiece(f *testing.F) {
 	f.Add([]byte(specials+"a\n##b\n"), "ab a b")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
@@ -264,7 +264,7 @@ func FuzzParseWordPiece(f *testing.F) {
 	})
 }
 
-// The test checks that an encoder does not allocate after its first use.
+// After its first use, an encoder must not allocate memory.
 func TestEncodingAllocatesNothing(t *testing.T) {
 	text := []byte(strings.Repeat("Hello worldly naive folks, can't supercalify! 12345 naïve 你好\n", 10))
 	for _, k := range all(t) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The test compares the first and last lines with those of the published merges.txt.
+// The first and last lines must be those of the published merges.txt.
 func TestMergesOfGPT2(t *testing.T) {
 	files, err := Export{Positions: 1024}.Files(GPT2())
 	if err != nil {
@@ -27,7 +27,7 @@ func TestMergesOfGPT2(t *testing.T) {
 		t.Errorf("got %d tokens, %v", len(vocabulary), err)
 	}
 	again := GPT2().(*gpt2)
-	for i, m := range again.merges() { // the result of each merge must be the next token
+	for i, m := range again.merges() { // merge i must give token 256 + i
 		if want := again.bytes[256+i]; m[0]+m[1] != want {
 			t.Fatalf("merge %d gives %q, want %q", i, m[0]+m[1], want)
 		}
@@ -85,7 +85,7 @@ func TestFilesOfATokenizerAreComplete(t *testing.T) {
 			}
 		}
 	}
-	// ParseWordPiece must read the exported vocabulary. The case follows from the exported settings.
+	// ParseWordPiece must read the exported vocabulary. The exported settings determine the case.
 	files, _ := Export{Framed: true}.Files(words)
 	again, err := ParseWordPiece(files["vocab.txt"], true)
 	if err != nil || !slices.Equal(again.words, words.words) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// sumsOf returns two hashes of each unit: of its properties and of its content.
+// sumsOf returns two hashes of each unit: one of its properties and one of its content.
 func sumsOf(t *testing.T, c data.Content) (listed, read []uint64) {
 	t.Helper()
 	s, err := c.NewSummer()
@@ -37,7 +37,7 @@ func differing(a, b []uint64) (units []int) {
 func TestBlocksCoverEveryToken(t *testing.T) {
 	tokens := count(3*contentBlock+100, 9)
 	one := Content(corpus(t, testHeader(), tokens, 2), corpus(t, testHeader(), tokens[:10], 1))
-	if one.Len() != 5 { // two blocks for each of two shards of 1.5 blocks, and one block
+	if one.Len() != 5 { // two shards of 1.5 blocks have two units each, and a third shard has one
 		t.Fatalf("got %d units, want 5", one.Len())
 	}
 	if got, want := one.Name(1), "train-000000.bin, tokens 32768 to 49201"; got != want {
@@ -53,7 +53,7 @@ func TestBlocksCoverEveryToken(t *testing.T) {
 		if d := differing(read, otherRead); len(d) != 1 {
 			t.Errorf("token %d: units %v differ, want one", at, d)
 		}
-		if d := differing(listed, otherListed); len(d) != 2 { // the shard's checksum is in the properties of both units
+		if d := differing(listed, otherListed); len(d) != 2 { // both contain the checksum of the shard
 			t.Errorf("token %d: the properties of units %v differ, want those of one shard", at, d)
 		}
 	}

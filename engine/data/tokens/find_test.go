@@ -8,7 +8,7 @@ import (
 )
 
 func TestTokenFilesAreDividedByTheirNames(t *testing.T) {
-	for _, c := range []struct{ name, files, path, want string }{ // train | eval | origin of eval | unused
+	for _, c := range []struct{ name, files, path, want string }{ // want: train | eval | origin of eval | unused
 		{"nanoGPT", "train.bin val.bin meta.pkl", "", "train.bin | val.bin | part validation, val.bin | "},
 		{"llm.c", "fineweb_train_000001.bin fineweb_train_000002.bin fineweb_val_000000.bin", "", "fineweb_train_000001.bin fineweb_train_000002.bin | fineweb_val_000000.bin | part validation, fineweb_val_000000.bin | "},
 		{"words", "Training.bin x-validation-0.bin x-validation-1.bin", "", "Training.bin | x-validation-0.bin x-validation-1.bin | part validation, x-validation-0.bin to x-validation-1.bin (2 shards) | "},

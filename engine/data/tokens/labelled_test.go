@@ -110,12 +110,12 @@ func TestNumbersOfClassesAreInOrder(t *testing.T) {
 	}
 }
 
-// If the names of the classes are numbers, a label is always a name, and never an index of Classes. The order of the
-// labels must not affect this.
+// If the classes have numbers as names, a label must be a name, and never an index of Classes. The order of the labels
+// must not affect this.
 func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		classes, labels []string
-		want            []int // nil: refused
+		want            []int // nil: the labels must be refused
 	}{
 		{[]string{"1", "2"}, []string{"1", "2"}, []int{0, 1}},
 		{[]string{"1", "2"}, []string{"0", "1"}, nil},
@@ -140,7 +140,7 @@ func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
 	}
 }
 
-// Python writes NaN into JSON. If the field is not used, NaN must not be an error.
+// Python writes NaN into JSON. NaN in a field that is not read must not cause an error.
 func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
 	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.jsonl", []byte(`{"text": "a NaN", "label": 10, "score": NaN}
 {"text": "a", "label": 2, "scores": [-Infinity, 1e-3]}`)), Tokenizer: wordPiece(t), Length: 8})
@@ -209,8 +209,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// FuzzClassification checks that a file is either refused, or that each of its samples has a class and fits into the
-// length.
+// FuzzClassification checks that a file is refused, or that each of its samples has a class and fits into the length.
 func FuzzClassification(f *testing.F) {
 	f.Add([]byte("text\tlabel\na b\t1\nc\t2\n"), false)
 	f.Add([]byte("{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": true}"), true)
@@ -236,7 +235,8 @@ func FuzzClassification(f *testing.F) {
 	})
 }
 
-// Training divides the loss of masked tokens by the labels of all ranks. Every rank must count these labels in advance.
+// Training divides the loss of masked tokens by the number of labels on all ranks. Every rank must count these labels
+// in advance.
 func TestLabelsOfPairsAreCountedInAdvance(t *testing.T) {
 	m := masked(t, true)
 	const batch = 10

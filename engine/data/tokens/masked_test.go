@@ -15,7 +15,7 @@ var special = tokenizer.Specials{Pad: 0, Unknown: 1, Class: 2, Separator: 3, Mas
 
 const fullStop = 5
 
-// documents returns n documents of sentences. The first token of document d is 100 + d. Every other word is 1000 +
+// documents returns n documents of sentences. The first token of document d is 100 + d. Every other word is 1000 plus
 // its position in the corpus.
 func documents(n int) (tokens []int32) {
 	for d := range n {
@@ -173,7 +173,7 @@ func TestMaskedMarkovTextIsThatOfTheChain(t *testing.T) {
 		if even := shortest == 0 || shortest == 16; even != (len(lengths) == 1) || !even && len(lengths) < 10 {
 			t.Errorf("shortest %d: lengths %v", shortest, lengths)
 		}
-		// With 96 samples of random lengths, the mean of the labels is within 20 % of its expectation.
+		// The mean over 96 samples of random lengths is within 20 % of the expected number of labels.
 		if got, want := float64(labels)/(96*16), m.Counted(); math.Abs(got-want) > 0.2*want {
 			t.Errorf("shortest %d: %v of the positions have a label, Counted is %v", shortest, got, want)
 		}
@@ -215,7 +215,7 @@ func TestMaskedMarkovOptionsThatAreRefused(t *testing.T) {
 func TestNextSentences(t *testing.T) {
 	m := masked(t, true)
 	_, all := maskedCorpus(t)
-	at := map[int32]int{} // position and document of each word
+	at := map[int32]int{} // position of each word
 	document := map[int32]int{}
 	d := 0
 	for i, token := range all {
@@ -251,7 +251,7 @@ func TestNextSentences(t *testing.T) {
 		}
 		a, b := one(first), one(second)
 		if a < 0 || b < 0 {
-			continue // one of the texts contains only full stops
+			continue // one of the texts has only full stops
 		}
 		switch s.values[Next][0] {
 		case 0:

@@ -19,7 +19,7 @@ type sample struct {
 	values map[string][]int32
 }
 
-// load reads batches of n samples, divided among ranks according to shares, and returns the samples in order.
+// load reads batches of n samples and returns the samples in order. shares divides the batches among ranks.
 func load(t testing.TB, s data.Samples, o data.Options, batches int, shares ...data.Share) []sample {
 	t.Helper()
 	o.Samples = s
@@ -73,7 +73,7 @@ func corpus(t testing.TB, h Header, tokens []int32, shards int) *Corpus {
 	return c
 }
 
-// numbered returns tokens whose values are their positions.
+// numbered returns n tokens. The value of each token is its position.
 func numbered(n int) (Header, []int32) {
 	h := testHeader()
 	h.Vocabulary, h.EndOfText = 1<<20, 1<<20-1
@@ -162,7 +162,7 @@ func TestATokenBeyondTheVocabularyEndsTheBatch(t *testing.T) {
 	}
 }
 
-// kinds returns one data.Samples of each kind. All samples have 16 positions.
+// kinds returns data.Samples of each kind. All samples have 16 positions.
 func kinds(t testing.TB) map[string]data.Samples {
 	h, tokens := numbered(3000)
 	m, err := NewMarkov(MarkovOptions{Seed: 3, Vocabulary: 50, Entropy: 1, Length: 16, Samples: 96})
@@ -230,8 +230,8 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 		if math.Abs(m.Entropy()-c.entropy) > 1e-3*c.entropy+1e-4 {
 			t.Errorf("vocabulary %d: entropy %v, want %v", c.vocabulary, m.Entropy(), c.entropy)
 		}
-		// The mean of -log p over the text estimates the entropy. The standard deviation of this mean is that of -log
-		// p, divided by sqrt(20,000).
+		// The mean of -log p over the text estimates the entropy. Its standard deviation is that of -log p, divided by
+		// sqrt(20,000).
 		place := make([]int, c.vocabulary)
 		for i, token := range m.order {
 			place[token] = i

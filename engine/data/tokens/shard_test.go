@@ -97,7 +97,7 @@ func TestReadOutsideAShardIsAnError(t *testing.T) {
 	}
 }
 
-// llmc returns a file in the format that dev/data/data_common.py of llm.c writes.
+// llmc returns a file in the format of llm.c, as dev/data/data_common.py writes it.
 func llmc(magic, version, count int32, tokens []byte) []byte {
 	head := make([]byte, 1024)
 	for i, v := range []int32{magic, version, count} {
@@ -129,7 +129,7 @@ func TestFilesOfOtherProgramsAreRead(t *testing.T) {
 	}
 }
 
-// The test changes one value in a valid file. In all cases but one, it corrects the checksum of the header.
+// The test changes one value in a valid file. In all cases but one, it also corrects the checksum of the header.
 func TestLyingHeaders(t *testing.T) {
 	path := writeShard(t, testHeader(), 1, 2, 9)
 	good, err := os.ReadFile(path)
@@ -246,7 +246,7 @@ func TestDamagedTokensFailVerification(t *testing.T) {
 	}
 }
 
-// The test reads beyond the end of a truncated file, which raises SIGBUS.
+// The test reads beyond the end of a truncated file, which raises SIGBUS. The read must return a fault.
 func TestATruncatedMappingIsAFault(t *testing.T) {
 	path := writeShard(t, testHeader(), count(20_000, 9)...)
 	s := openShard(t, path, 0)
@@ -287,7 +287,7 @@ func TestAWriterContinuesAPart(t *testing.T) {
 		must(t, w.Append(count(500, 10)))
 		must(t, w.Sync())
 		kept, documents := w.Count(), w.Documents()
-		must(t, w.Append([]int32{1, 1, 1})) // tokens after the last Sync; a process that continues ignores them
+		must(t, w.Append([]int32{1, 1, 1})) // tokens after the last Sync, which a process that continues must ignore
 		if finished {
 			_, err = w.Finish()
 			must(t, err)
@@ -383,7 +383,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Find must return an error if shards are missing: after an interrupted conversion, or if a file was removed.
+// If shards are missing, Find must return an error. They can be missing after an interrupted conversion, or if a file
+// was removed.
 func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	const manifest = `{"version":1,"train":[{"file":"train-000000.bin"},{"file":"train-000001.bin"}],"val":[{"file":"val-000000.bin"}]}`
 	all := map[string]string{"train-000000.bin": "", "train-000001.bin": "", "val-000000.bin": "",
@@ -422,7 +423,7 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	}
 }
 
-// FuzzParseHeader checks that a header is either refused, or describes the file exactly.
+// FuzzParseHeader checks that a header is refused, or describes the file exactly.
 func FuzzParseHeader(f *testing.F) {
 	good, err := os.ReadFile(writeShard(f, testHeader(), 1, 2, 9))
 	if err != nil {
@@ -436,7 +437,7 @@ func FuzzParseHeader(f *testing.F) {
 		if size < 0 || int64(len(head)) > size {
 			return
 		}
-		if len(head) >= HeaderBytes { // with a wrong checksum, parsing would end early for nearly all inputs
+		if len(head) >= HeaderBytes { // corrects the checksum, without which nearly all inputs would be refused early
 			binary.LittleEndian.PutUint32(head[252:], crc32.Checksum(head[:252], castagnoli))
 		}
 		width := 0
@@ -466,7 +467,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// The test checks that the checksums cover each byte of a shard.
+// The checksums of a shard must cover each of its bytes.
 func TestEveryChangedByteIsNoticed(t *testing.T) {
 	good, err := os.ReadFile(writeShard(t, testHeader(), count(20, 10)...))
 	must(t, err)

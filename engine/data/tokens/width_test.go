@@ -20,7 +20,7 @@ func onDisk(n, vocabulary, size int) (file []byte) {
 	return file
 }
 
-// Tokens of another size must not be read as uint16, but uint16 tokens must be read.
+// Tokens of 4 or 8 bytes must not be read as uint16. Tokens of uint16 must be read.
 func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 	const wide, widest, narrow = "set data.token_bytes = 4", "tokens of 8 bytes", "set data.token_bytes = 2"
 	letters := []byte("3\n1\n4\n") // characters, one per line
@@ -87,7 +87,8 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 	}
 }
 
-// If the vocabulary has more than 2^20 tokens, upper halves from 16 on do not prove 2-byte tokens.
+// The upper half of a 4-byte token is 16 or more if the token is at least 2^20. In a vocabulary of more than 2^20
+// tokens, such halves therefore do not prove tokens of 2 bytes.
 func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
 	file := writeFile(t, "train.bin", onDisk(5000, 3_000_000, 4))
 	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 3_000_000}.Open(file)
@@ -117,7 +118,7 @@ func TestTokensOfFourBytesAreRead(t *testing.T) {
 	}
 }
 
-// A text named .bin must be refused. Short files prove nothing.
+// A text file with the extension .bin must be refused. A short file is accepted, because it proves nothing.
 func TestATextIsNoTokenFile(t *testing.T) {
 	for text, want := range map[string]bool{strings.Repeat("hello, World\n", 50): true,
 		strings.Repeat("grün ", 200): true, strings.Repeat("hello ", 10): false, strings.Repeat("a\x01", 300): false} {

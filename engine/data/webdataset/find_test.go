@@ -11,9 +11,9 @@ import (
 func TestShardsAreDividedByTheirNames(t *testing.T) {
 	for _, c := range []struct {
 		name, files string
-		path, val   string // relative to the folder of the files
-		want        string // train | eval | origin | unused, or an error
-		all         string // the same with Options.All; "" if not tested
+		path, val   string // paths relative to the folder of the files
+		want        string // train | eval | origin of eval | unused; or an error
+		all         string // the same with Options.All; "": not tested
 	}{
 		{"no parts", "a.tar b.tar.gz", "", "", "a.tar b.tar.gz |  |  | ", "a.tar b.tar.gz |  | all samples | "},
 		{"train and val", "train-0.tar train-1.tar val-0.tar", "", "",
@@ -96,7 +96,7 @@ func TestLinksToShards(t *testing.T) {
 	}
 }
 
-// Training must not use shards of the validation part. If a folder has no parts, an evaluation can use all samples.
+// Training must not use the shards of the validation part. If a folder has no parts, an evaluation may use all samples.
 func TestTheValidationPartDoesNotTrain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "set-train-0.tar", tarOf(t, samples(0, 6)))

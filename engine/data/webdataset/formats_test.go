@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Contents must determine the format. The usual extensions must come before those that masks and depth images may have.
+// The contents of an image must determine its format. Images with the usual extensions must have precedence over those
+// with extensions that masks and depth images use.
 func TestFormatsOfImagesInShards(t *testing.T) {
 	const folder = "../images/testdata/formats/"
 	read := func(name string) string {
@@ -21,7 +22,7 @@ func TestFormatsOfImagesInShards(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.tar", tarOf(t, []file{
 		{"0.webp", read("lossy.webp")}, {"0.cls", "0"},
-		{"1.jpg", read("lossy.webp")}, {"1.cls", "1"}, // the name has the extension of another format
+		{"1.jpg", read("lossy.webp")}, {"1.cls", "1"}, // a WebP image with the extension of JPEG
 		{"2.tif", read("grey.tiff")}, {"2.jpg", read("lossy.webp")}, {"2.cls", "0"},
 		{"3.png", read("lossy.webp")}, {"3.pgm", read("grey.pgm")}, {"3.cls", "1"},
 		{"4.gif", read("rgb.gif")}, {"4.cls", "0"},

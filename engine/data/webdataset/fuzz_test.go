@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 )
 
-// FuzzStoredIndex decodes an index after its checksum and its compression were removed.
+// FuzzStoredIndex decodes an index without its checksum and its compression.
 func FuzzStoredIndex(f *testing.F) {
 	const size = 4096
 	x := index{Layout: archive.Layout{Stored: size}, Keys: []string{"a", "b"}, Ends: []string{"jpg", "png"},

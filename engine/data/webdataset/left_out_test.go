@@ -14,13 +14,13 @@ import (
 )
 
 func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
-	whole := tarOf(t, samples(0, 4)) // each sample has four blocks: two headers, an image and a label
+	whole := tarOf(t, samples(0, 4)) // the tar has four blocks per sample: two headers, an image and a label
 	const sample = 4 * 512
 	for _, c := range []struct {
 		name  string
 		shard []byte
 		file  string // name of the shard
-		left  []int  // samples that remain, of 0 to 3
+		left  []int  // numbers of the samples that remain, from 0 to 3
 		says  string
 	}{
 		{"empty", nil, "a.tar", nil, "the file is empty (0 bytes)"},
@@ -47,7 +47,7 @@ func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
 				t.Fatalf("got %v, want the fault of %s with %q", err, path, c.says)
 			}
 			o.SkipDamaged = true
-			for range 2 { // the second pass uses stored indexes
+			for range 2 { // the second pass uses the stored indexes
 				s, err := quiet(t, o)
 				if err != nil {
 					t.Fatal(err)
@@ -92,7 +92,7 @@ func TestMissingShardsAndRefusedOnesAreNeverLeftOut(t *testing.T) {
 }
 
 func TestAShardWithoutItsEndMarkIsReported(t *testing.T) {
-	for cut, want := range map[int]bool{0: false, 1024: true} { // the end mark has two blocks
+	for cut, want := range map[int]bool{0: false, 1024: true} { // the end mark of a tar has two blocks
 		dir := t.TempDir()
 		b := tarOf(t, samples(0, 4))
 		write(t, dir, "a.tar", b[:len(b)-cut])

@@ -39,7 +39,7 @@ func picture(i int) string {
 	return b.String()
 }
 
-// samples returns n samples with 5 numeric classes, numbered from first.
+// samples returns n samples, numbered from first. They have 5 numeric classes.
 func samples(first, n int) []file {
 	var files []file
 	for i := first; i < first+n; i++ {
@@ -85,7 +85,7 @@ func quiet(t testing.TB, o Options) (data.Splits, error) {
 	return s, err
 }
 
-// number reads sample i and returns the number that its colour represents.
+// number reads sample i of ds. It returns the number that the colour of the image represents.
 func number(t testing.TB, ds data.Dataset, i int) (int, error) {
 	t.Helper()
 	r, err := ds.NewReader()
@@ -204,7 +204,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if open(); indexed != 0 {
 		t.Error("the second time: passed over the shard again")
 	}
-	// Change the contents, but not the size and the time.
+	// Change the contents, but keep the size and the time.
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if got, err := number(t, open().Train, 0); err != nil || got != 1000 || indexed == 0 {
 		t.Errorf("after a change that keeps size and time: sample 0 is %d, %v, want 1000", got, err)
 	}
-	// A damaged index must be created again.
+	// If an index is damaged, it must be created again.
 	kept, err := filepath.Glob(filepath.Join(cache, "shards", "*.idx"))
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("kept %q, %v", kept, err)
@@ -241,7 +241,7 @@ func TestLabels(t *testing.T) {
 	tests := []struct {
 		name    string
 		files   []file
-		classes string // class names, joined by |; "" if an error is expected
+		classes string // names of the classes, joined by |; "": an error is expected
 		label   int    // label of the first sample
 		fault   string
 	}{
@@ -329,7 +329,7 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "truncated" { // the file is open, so a read detects the truncation
+		if name == "truncated" { // the shard is open, so a read finds the truncation
 			if _, err := number(t, s.Train, 19); err != nil {
 				t.Fatal(err)
 			}
@@ -345,8 +345,8 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if got, err := number(t, s.Train, 9); err != nil || got != 9 {
 			t.Errorf("%s: sample 9 of the other shard: %d, %v", name, got, err)
 		}
-		// All samples of this shard must be replaced by samples of the other shard. The replacements must not depend on
-		// the order of reading or the rank.
+		// All samples of this shard must be replaced by samples of the other shard. Neither the order of reading nor
+		// the rank may affect the replacements.
 		skipping := []*data.Skipping{data.Skip(s.Train, 10, nil), data.Skip(s.Train, 10, nil)}
 		var seen [2]map[int]int
 		for k, ds := range skipping {
@@ -401,7 +401,8 @@ func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
 	}
 }
 
-// The writer may open a pipe later than the reader. If no writer opens it, Expand must return when the context ends.
+// The writer may open a pipe later than the reader. If no writer opens it, Expand must return as soon as the context
+// ends.
 func TestAListMayBeANamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
 	if err := needtest.MakePipe(path); err != nil {
@@ -439,7 +440,7 @@ func TestExpand(t *testing.T) {
 		"{a,b}/{0..1}.tar":      "a/0.tar a/1.tar b/0.tar b/1.tar",
 		"one.tar":               "one.tar",
 		"x.tar::{1..2}.tar":     "x.tar 1.tar 2.tar",
-		"t-{3..1}.tar":          "", // this and all following patterns are errors
+		"t-{3..1}.tar":          "", // this pattern and all following ones are errors
 		"t-{a..c}.tar":          "",
 		"t-{1..2.tar":           "",
 		"t-1}.tar":              "",
@@ -514,7 +515,7 @@ func TestOnlySamplesAreRemembered(t *testing.T) {
 }
 
 func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // process one shard at a time
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // only one shard at a time
 	dir, cache := t.TempDir(), t.TempDir()
 	write(t, dir, "a.tar", []byte(strings.Repeat("no tar ", 200)))
 	for i := range 3 {
@@ -530,7 +531,7 @@ func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
 	}
 }
 
-// FuzzGroup passes names and contents of members to a grouper.
+// FuzzGroup passes the names and contents of members to a grouper.
 func FuzzGroup(f *testing.F) {
 	f.Add("a.jpg\x00img\x00a.cls\x001")
 	f.Add("d/a.jpg\x00img\x00d/a.json\x00{\"label\":\"x\"}\x00d/a.txt\x00y")

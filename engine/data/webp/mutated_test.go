@@ -16,8 +16,8 @@ import (
 
 var errLarge = errors.New("more than a megapixel")
 
-// alone decodes with libwebp alone: Decode would hide with Go that libwebp refuses an image. routed is false if Decode
-// does not use libwebp for this image.
+// alone decodes with libwebp only. If libwebp refuses an image, Decode would use Go and hide this. routed is false if
+// Decode does not use libwebp for this image.
 func alone(d *Decoder, contents []byte) (routed, ok bool) {
 	f, err := Parse(contents)
 	if err != nil || !f.suitsLibrary() {
@@ -30,8 +30,8 @@ func alone(d *Decoder, contents []byte) (routed, ok bool) {
 	return true, d.lib.decode(f.pixels, make([]byte, 3*width*height), 3*width)
 }
 
-// mutate changes an image at up to 6 positions: it changes bits and bytes, and repeats, removes or overwrites ranges.
-// The container usually remains valid, so that decoders see the change.
+// mutate changes an image at up to 6 positions. It changes bits and bytes, and repeats, removes or overwrites ranges.
+// The container usually remains valid, so that the change reaches the decoders.
 func mutate(random *rand.Rand, contents []byte) []byte {
 	b := bytes.Clone(contents)
 	f, err := Parse(b)
@@ -39,7 +39,7 @@ func mutate(random *rand.Rand, contents []byte) []byte {
 		return b
 	}
 	from := bytes.Index(b, f.pixels)
-	last := from+len(f.pixels)+len(f.pixels)%2 == len(b) // nothing follows the image
+	last := from+len(f.pixels)+len(f.pixels)%2 == len(b) // the file ends with the image
 	for range 1 + random.IntN(6) {
 		if len(b)-from < 12 {
 			break
@@ -77,7 +77,8 @@ func mutate(random *rand.Rand, contents []byte) []byte {
 }
 
 // TestMutatedImagesAreDecodedOrRefused decodes 1,500 mutated images. With HETERO_HOSTILE=1 it continues for five
-// minutes (row S9). libwebp accepts almost all images that Go accepts, and gives the same pixels of almost all of them.
+// minutes (row S9 of docs/reliability.md). Of the images that Go accepts, libwebp must accept almost all, with nearly
+// always the same pixels.
 func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	const seed = 4
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -87,8 +88,8 @@ func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	if needtest.Hostile.On() {
 		trials, until = 1<<30, time.Now().Add(5*time.Minute)
 	}
-	var done, decoded, otherPixels, onlyNative [2]int // lossy, lossless
-	var routed, refused [2]int                        // of those that Go decodes: libwebp may decode; libwebp refuses
+	var done, decoded, otherPixels, onlyNative [2]int // numbers of lossy and lossless images
+	var routed, refused [2]int                        // of the images that Go decodes: for libwebp; refused by it
 	for trial := 0; trial < trials && time.Now().Before(until); trial++ {
 		name := names[random.IntN(len(names))]
 		contents := mutate(random, all[name])

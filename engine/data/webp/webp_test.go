@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// decoders returns the decoders that this machine has.
+// decoders returns the decoders that this machine has, by name.
 func decoders(t testing.TB) map[string]*Decoder {
 	t.Helper()
 	all := map[string]*Decoder{"Go": {}}
@@ -27,7 +27,7 @@ func decoders(t testing.TB) map[string]*Decoder {
 	return all
 }
 
-// decode returns the pixels of a file. It refuses images of more than a megapixel.
+// decode returns the pixels of a file. It refuses an image of more than a megapixel.
 func decode(d *Decoder, contents []byte) (pix []byte, width, height int, err error) {
 	f, err := Parse(contents)
 	if err != nil {
@@ -43,7 +43,7 @@ func decode(d *Decoder, contents []byte) (pix []byte, width, height int, err err
 	return pix, width, height, d.Decode(&f, pix)
 }
 
-// images returns the images of scripts/webp_goldens.py by name.
+// images returns the images that scripts/webp_goldens.py wrote, by name.
 func images(t testing.TB) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.webp")
@@ -81,7 +81,7 @@ func TestPixelsAreThoseOfPillow(t *testing.T) {
 	}
 }
 
-// libwebp itself decodes the images above: Go would hide that it refuses them.
+// The test calls libwebp itself, because Decode would use Go for an image that libwebp refuses.
 func TestLibwebpDecodesEveryKind(t *testing.T) {
 	d := decoders(t)["libwebp"]
 	if d == nil {
@@ -106,7 +106,7 @@ func TestLibwebpDecodesEveryKind(t *testing.T) {
 	}
 }
 
-// A damaged image is refused by both decoders; a truncated one has no pixels that could be used.
+// Both decoders must refuse a truncated image, because its pixels cannot be used.
 func TestTruncatedImagesAreRefused(t *testing.T) {
 	for with, d := range decoders(t) {
 		for name, contents := range images(t) {
@@ -114,7 +114,7 @@ func TestTruncatedImagesAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := bytes.Index(contents, f.pixels) // the image, behind its header
+			at := bytes.Index(contents, f.pixels) // start of the image, after its header
 			for _, keep := range []int{0, 1, 4, 9, len(f.pixels) / 2, len(f.pixels) - 1} {
 				if keep >= len(f.pixels) || keep < 0 {
 					continue
@@ -122,7 +122,7 @@ func TestTruncatedImagesAreRefused(t *testing.T) {
 				if _, _, _, err := decode(d, contents[:at+keep]); err == nil {
 					t.Errorf("%s, %s: decoded with %d of %d bytes of its pixels", with, name, keep, len(f.pixels))
 				}
-				cut := f // a chunk of the right length, whose image is truncated
+				cut := f // a chunk of the right length with a truncated image
 				if cut.pixels = f.pixels[:keep]; keep < 5 {
 					if err := decodeFile(d, &cut); err == nil {
 						t.Errorf("%s, %s: decoded with a chunk of %d bytes", with, name, keep)
@@ -141,7 +141,7 @@ func decodeFile(d *Decoder, f *File) error {
 	return d.Decode(f, make([]byte, 3*width*height))
 }
 
-// Headers whose sizes contradict each other are refused before a decoder writes.
+// If the sizes in headers contradict each other, the image must be refused before a decoder writes pixels.
 func TestSizesThatContradictAreRefused(t *testing.T) {
 	all := images(t)
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestSizesThatContradictAreRefused(t *testing.T) {
 	}
 }
 
-// A decoder must leave nothing of an image for the next one.
+// A decoder must keep nothing of an image for the next one.
 func TestImagesDoNotDependOnTheOneBefore(t *testing.T) {
 	all := images(t)
 	for with, d := range decoders(t) {
@@ -194,8 +194,8 @@ func TestTheVariableIsChecked(t *testing.T) {
 	}
 }
 
-// An image with more groups of Huffman codes than encoders write is refused before libwebp reserves their memory. The
-// error is final, so that data.corrupt = "skip" applies.
+// If an image has more groups of Huffman codes than any encoder writes, libwebp must not allocate memory for them. The
+// image must be refused first. The error must be final, so that data.corrupt = "skip" applies.
 func TestManyHuffmanGroupsAreRefused(t *testing.T) {
 	encoded := manyGroups()
 	if h, err := readHuffman(encoded, 600, 600); err != nil || h.groups != 11<<8+1 || h.bytes() < 30<<20 {
@@ -213,8 +213,8 @@ func TestManyHuffmanGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// The package must be able to read the Huffman codes of all lossless images. Otherwise, it would not pass the images to
-// libwebp.
+// The package must read the Huffman codes of every lossless image. It does not pass an image to libwebp if it cannot
+// read them.
 func TestTheHuffmanCodesOfImagesAreRead(t *testing.T) {
 	most := 0
 	for name, contents := range images(t) {
@@ -236,7 +236,8 @@ func TestTheHuffmanCodesOfImagesAreRead(t *testing.T) {
 	}
 }
 
-// manyGroups returns the start of a lossless image of 600 x 600 pixels whose blocks have the Huffman group 11 x 256.
+// manyGroups returns the start of a lossless image of 600 x 600 pixels. The image has 11 x 256 + 1 groups of Huffman
+// codes.
 func manyGroups() []byte {
 	var out []byte
 	bits := 0

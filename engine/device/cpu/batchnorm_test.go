@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Images above 16 MiB exceed the caches, so the kernels read and write them in another way than the smaller images of
-// devicetest. The result of every sample must be bit-equal to that in a small batch.
+// Images above 16 MiB exceed the caches. The kernels then use other loads and stores than for the smaller images of
+// devicetest. The result of each sample must be bit-equal to its result in a small batch.
 func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 	needtest.NotShort(t, "images of 18 MiB")
 	const channels, height, width, few = 32, 96, 96, 2
@@ -21,8 +21,8 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 		t.Run(dt.String(), func(t *testing.T) {
 			dev := open(t, device.Options{Threads: 2})
 			defer dev.Close()
-			// The samples of a large batch are those of the small one, again and again. The test repeats and compares
-			// bytes, because the conversion of all numbers of the large batch takes seconds.
+			// The large batch repeats the samples of the small one. The test repeats and compares bytes, because
+			// converting all numbers of the large batch would take seconds.
 			var small [3][]byte
 			for i := range small {
 				x := devicetest.Random(dt, tensor.Shape{few, channels, height, width}, uint64(1+i),
@@ -32,7 +32,7 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 			vectors := func(seed uint64, low float64, shape ...int) devicetest.Tensor {
 				return devicetest.Random(tensor.F32, shape, seed, devicetest.Uniform(low, 1))
 			}
-			// passes runs the three passes that write images, and returns only these images.
+			// passes runs the three passes of BatchNorm that write images. It returns only these images.
 			passes := func(n int) [][]byte {
 				r := devicetest.NewRunner(t, dev)
 				defer r.Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// smallConv is a convolution that the kernels for small images support: whole blocks of 16 channels, at least 8
-// samples.
+// smallConv is a convolution that the kernels for small images support. It has whole blocks of 16 channels, and at
+// least 8 samples.
 type smallConv struct {
 	n, c, h, w, o                     int
 	kernel, stride, padding, dilation [2]int
@@ -29,7 +29,7 @@ func (s smallConv) String() string {
 }
 
 var smallConvs = []smallConv{
-	// like a linear layer; odd numbers of blocks and samples
+	// like a linear layer, with odd numbers of blocks and samples
 	{13, 48, 1, 1, 80, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
 	// eight of nine taps read only padding
 	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
@@ -46,7 +46,7 @@ var smallConvs = []smallConv{
 	{8, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 }
 
-// devicetest has no shapes with whole blocks of channels, so it does not test these kernels.
+// The shapes of devicetest have no whole blocks of channels, so devicetest does not run these kernels.
 func TestSmallConvolutions(t *testing.T) {
 	// with more threads, some shapes would have too few blocks of output for these kernels
 	dev := open(t, device.Options{Threads: 2})
@@ -86,8 +86,8 @@ func (s smallConv) check(t *testing.T, dev device.Device, dt tensor.DType) {
 			exact[i].Spec.DType = tensor.F64
 		}
 		got, want := run(t, dev, c.op, rounded), run(t, reference.New(), c.op, exact)
-		// Sums of up to 10,000 products in f32 have errors of a few times 2⁻²⁴. Storing bf16 adds an error of up to 2⁻⁹
-		// per element.
+		// In f32, sums of up to 10,000 products have errors of a few times 2⁻²⁴. Storing a result as bf16 adds an error
+		// of up to 2⁻⁹ of the element.
 		limit := 4e-6
 		if got.Spec.DType == tensor.BF16 {
 			limit = 3e-3
@@ -98,7 +98,7 @@ func (s smallConv) check(t *testing.T, dev device.Device, dt tensor.DType) {
 	}
 }
 
-// run runs op in the layouts that the device prefers, and returns its first output.
+// run runs op in the layouts that the device prefers. It returns the first output.
 func run(t *testing.T, dev device.Device, op device.Op, in []devicetest.Tensor) devicetest.Tensor {
 	r := devicetest.NewRunner(t, dev)
 	defer r.Close()

@@ -32,7 +32,7 @@ func TestRealTimesAreStored(t *testing.T) {
 	}
 }
 
-// A damaged file must count as empty.
+// A damaged file must count as an empty file.
 func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
@@ -50,7 +50,8 @@ func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	}
 }
 
-// Without the lock, two processes could time at the same time and make different choices.
+// If there is no lock, two processes could time at the same time, and make different choices. The device must then use
+// its best guess.
 func TestWithoutALockTheBestGuessIsUsed(t *testing.T) {
 	const test = "TestWithoutALockTheBestGuessIsUsed"
 	dev := choosing(t)
@@ -74,13 +75,13 @@ func TestWithoutALockTheBestGuessIsUsed(t *testing.T) {
 	}
 }
 
-// Times from HETERO_CPU_TIMES must not determine the kernels of later runs.
+// The times in HETERO_CPU_TIMES must not affect the kernels of later runs.
 func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
 	dev := choosing(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	op := choices(256)[0]
-	t.Setenv(kernelTimes, "onednn=7") // tiles without a time are slowest
+	t.Setenv(kernelTimes, "onednn=7") // a kernel without a time counts as the slowest
 	op.compile(t, dev)
 	t.Setenv(kernelTimes, "")
 	op.compile(t, dev)
@@ -101,8 +102,8 @@ func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
 	}
 }
 
-// If choices cannot be stored, the best guess must be used. Otherwise the next run could make another choice, and its
-// losses would not be bit-equal.
+// If choices cannot be stored, the device must use its best guess. Otherwise the next run could make another choice,
+// and its losses would not be bit-equal.
 func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
@@ -122,7 +123,7 @@ func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 	}
 }
 
-// A deleted file must not change the kernel of an op that the process has compiled before.
+// If the file of choices is deleted, an op that the process has compiled before must keep its kernel.
 func TestAProcessKeepsItsChoicesWithoutTheirFile(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -143,8 +144,8 @@ func TestAProcessKeepsItsChoicesWithoutTheirFile(t *testing.T) {
 	}
 }
 
-// A new share of the batch must rarely need a timing, so large numbers of rows are one class. The weight gradient has
-// only one class, because its layout is that of optimizer state.
+// A new share of the batch must rarely need a timing, so all large numbers of rows are one class. The weight gradient
+// has a single class, because its layout is that of optimizer state.
 func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -169,7 +170,7 @@ func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 	}
 }
 
-// Two processes that start at the same time must store the choices of both, and must use the same choices.
+// If two processes start at the same time, they must store the choices of both, and must use the same choices.
 func TestProcessesShareChoices(t *testing.T) {
 	if os.Getenv("HETERO_TEST_CHOICES") != "" {
 		dev := choosing(t)

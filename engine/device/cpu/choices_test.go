@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestMain keeps stored choices out of the user's cache folder.
+// TestMain prevents tests from using the user's cache folder.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("HETERO_TEST_CACHE"); dir != "" { // a process that a test started
 		os.Setenv("XDG_CACHE_HOME", dir)
@@ -36,12 +36,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// choosing opens a device that chooses between kernels as on a CPU without AMX, because the best guess on a CPU with
-// AMX is another one. It skips the test if the CPU lacks AVX-512 BF16, because each op then has only one kernel.
+// choosing opens a device that chooses between kernels as on a CPU without AMX. On a CPU with AMX, the best guess is
+// another one. The test is skipped if the CPU lacks AVX-512 BF16, because each op then has only one kernel.
 func choosing(t *testing.T) device.Device {
 	t.Helper()
 	dev := open(t, device.Options{Threads: 2})
-	t.Setenv(kernelNames, "") // package nativetest selects kernels without timing
+	t.Setenv(kernelNames, "") // package nativetest sets this variable to select kernels without timing
 	t.Setenv(isaLimit, "avx512_bf16")
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
@@ -54,12 +54,12 @@ func choosing(t *testing.T) device.Device {
 	return dev
 }
 
-// choice is an op with two kinds of kernels.
+// choice is an op that has two kinds of kernels.
 type choice struct {
 	op    device.Op
 	in    []device.TensorSpec
-	names [2]string // best guess first
-	amx   [2]string // on a CPU with AMX
+	names [2]string // kinds of kernels, best guess first
+	amx   [2]string // the same on a CPU with AMX
 }
 
 func (c choice) String() string { return c.op.Kind() }
@@ -72,7 +72,7 @@ var (
 
 const classes = 1000
 
-// choices returns every op with two kinds of kernels, with operands for n rows.
+// choices returns every op that has two kinds of kernels. The operands have n rows.
 func choices(n int) []choice {
 	b, f, i := tensor.BF16, tensor.F32, tensor.I32
 	logits := func(t tensor.DType) []device.TensorSpec {
@@ -91,7 +91,7 @@ func choices(n int) []choice {
 			dnnFirst},
 		{attention, []device.TensorSpec{q}, rowsLast, rowsLast},
 		{device.AttentionDiff{Attention: attention}, []device.TensorSpec{x, x, lse, q}, rowsLast, rowsLast},
-		// AMX cannot multiply f32 numbers.
+		// AMX cannot multiply f32 numbers, so the best guess is the same on all CPUs.
 		{device.Linear{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, 512, 256)}, tilesFirst,
 			tilesFirst},
 		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(f, n, 512), device.Spec(f, 512, 256)}, tilesFirst,
@@ -104,7 +104,8 @@ func choices(n int) []choice {
 	}
 }
 
-// compile compiles the op with open layouts and closes the kernel. It returns the operands that the kernel wants.
+// compile compiles the op, lets the device choose the layouts, and closes the kernel. It returns the operands of the
+// kernel.
 func (c choice) compile(t *testing.T, dev device.Device) []device.TensorSpec {
 	t.Helper()
 	out, err := c.op.Infer(c.in)
@@ -128,7 +129,7 @@ func (c choice) compile(t *testing.T, dev device.Device) []device.TensorSpec {
 	return want
 }
 
-// stored returns the file of choices and its lines without the header: key, name, times.
+// stored returns the path of the file of choices, and its lines without the header. A line has a key, a name and times.
 func stored(t *testing.T) (path string, lines [][]string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", "*.tsv"))
@@ -156,8 +157,8 @@ func stored(t *testing.T) (path string, lines [][]string) {
 	return files[0], lines
 }
 
-// storeElsewhere changes the cache folder to another one. It writes a file with the name of path there, which the
-// process has not read yet.
+// storeElsewhere switches to another cache folder, and writes a file with the name of path there. The process has not
+// read this file yet.
 func storeElsewhere(t *testing.T, path, text string) {
 	t.Helper()
 	cache := t.TempDir()
@@ -175,11 +176,11 @@ func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
 	dev := choosing(t)
 	for _, c := range []struct {
 		times string
-		want  int // index in choice.names
+		want  int // index of the chosen kernel in choice.names
 	}{
 		{"tiles=10,onednn=20,rows=20", 0},
 		{"tiles=20,onednn=10,rows=10", 1},
-		{"tiles=100,onednn=91,rows=91", 0}, // too small a difference
+		{"tiles=100,onednn=91,rows=91", 0}, // the difference of the times is too small
 	} {
 		for _, op := range choices(256) {
 			t.Run(op.String()+" "+c.times, func(t *testing.T) {
@@ -200,8 +201,8 @@ func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
 	}
 }
 
-// The file of choices must determine the kernel. The layout of the weight shows which kernel is used: private for
-// oneDNN, plain for tiles.
+// The file of choices must determine the kernel. The layout of the weight shows the kernel: a private layout for
+// oneDNN, the plain layout for tiles.
 func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
@@ -222,7 +223,8 @@ func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
 	}
 }
 
-// If one kernel fails, the op must use the other one. The fault must not determine the kernels of later processes.
+// If one kernel fails, the op must use the other one. A fault in one process must not determine the kernels of later
+// processes.
 func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 	const test = "TestAKernelThatFailsIsNotUsed"
 	dev := choosing(t)
@@ -231,7 +233,7 @@ func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 		withFault(t, test, "none", cache) // a second process
 		return
 	}
-	for _, isa := range []string{"avx512_bf16", "amx"} { // on these, oneDNN is the second candidate, and the first one
+	for _, isa := range []string{"avx512_bf16", "amx"} { // oneDNN is the second candidate, then the first
 		t.Setenv(isaLimit, isa)
 		t.Setenv("XDG_CACHE_HOME", filepath.Join(os.Getenv("HETERO_TEST_CACHE"), isa))
 		op := choices(256)[0]
@@ -263,7 +265,8 @@ func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 // faultVariable is the environment variable that faults.c reads.
 const faultVariable = "HETERO_TEST_FAULT"
 
-// withFault runs a test in a process whose libraries have a fault of faults.c. It returns true in this process.
+// withFault runs a test again in a child process, whose libraries have a fault of faults.c. In the child process, it
+// returns true.
 func withFault(t *testing.T, test, fault, cache string) bool {
 	t.Helper()
 	if os.Getenv(faultVariable) != "" {
@@ -278,7 +281,7 @@ func withFault(t *testing.T, test, fault, cache string) bool {
 	return false
 }
 
-// The requests of one class must have the same best guess, so that the choice does not depend on the request that is
+// All numbers of rows in a class must have the same best guess. Otherwise the choice would depend on the number that is
 // timed.
 func TestFewRowsAreClassesOfTheirOwn(t *testing.T) {
 	dev := choosing(t)
@@ -309,7 +312,7 @@ func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
 	return dev.(device.LayoutNamer).LayoutName(op.compile(t, dev)[1].Layout)
 }
 
-// An op that takes microseconds must not be timed.
+// If an op takes only microseconds, the device must not time its kernels.
 func TestSmallOpsAreNotTimed(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -321,7 +324,7 @@ func TestSmallOpsAreNotTimed(t *testing.T) {
 	}
 }
 
-// The variable replaces the query of the CPU, because these tests have not run on a CPU with AMX.
+// The environment variable replaces the query of the CPU, because these tests have not run on a CPU with AMX.
 func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv(isaLimit, "amx")
@@ -346,7 +349,7 @@ func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 			if i > 0 {
 				return
 			}
-			t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place") // no timing: the guess
+			t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place") // no timing without a cache folder: the guess
 			if got := layoutOfWeight(t, dev, op); got == "plain" {
 				t.Errorf("got the weight in layout %s, want that of oneDNN, the best guess with AMX", got)
 			}
@@ -363,7 +366,8 @@ func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
 	}
 }
 
-// The first name with a kernel for an op applies, so a later name for only the same ops must be an error.
+// For each op, the first name that has a kernel applies. If a later name has kernels only for the same ops, this must
+// be an error.
 func TestKernelNamesWithoutEffectAreUnavailable(t *testing.T) {
 	for list, part := range map[string]string{
 		"tiles,onednn":       `got "tiles,onednn", but onednn has no effect: tiles already selects the kernels of linear layers`,
@@ -398,8 +402,8 @@ func TestWrongTimesAreUnavailable(t *testing.T) {
 	}
 }
 
-// Each kind of kernel must pass the conformance suite for the values of its ops, and of networks that contain these
-// ops.
+// Each kind of kernel must pass two parts of the conformance suite: the values of its ops, and those of networks with
+// these ops.
 func TestConformanceOfEachKindOfKernel(t *testing.T) {
 	choosing(t)
 	cases, err := conformance.ParseMatch("/^(values|threads)$/^(linear|transformer|nan|chain|attention_diff)$")

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 		Threads: true})
 }
 
-// The bounds hold for any current machine. They detect a wrong unit and a loop that the compiler removed.
+// The bounds hold for any current machine. They reveal a wrong unit, and a loop that the compiler has removed.
 func TestMeasurePeak(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()

@@ -27,7 +27,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		content string // content of the library file; "" for no file
+		content string // content of the library file; "": there is no file
 		want    []string
 	}{
 		{"no file", "", []string{"no libhetero_cpu.so in ", "correct or unset " + nativelib.DirVariable}},
@@ -37,7 +37,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv(nativelib.DirVariable, dir)
 			if c.content != "" {
-				// the padding avoids the error "file too short"
+				// the padding prevents the error "file too short"
 				content := []byte(c.content + strings.Repeat("\n", 4096))
 				if err := os.WriteFile(filepath.Join(dir, libraryName), content, 0o600); err != nil {
 					t.Fatal(err)
@@ -112,11 +112,11 @@ func TestThreadsAreAsAsked(t *testing.T) {
 	}
 }
 
-// If an OpenMP library is configured to bind threads, it pins the thread that loads it, and Go may start other threads
-// from this thread. The check runs in a separate process, because OpenMP reads its environment only once.
+// OpenMP may be configured to bind threads. It then pins the thread that loads it, from which Go may start other
+// threads. The check runs in a child process, because OpenMP reads its environment only once.
 func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
 	if os.Getenv("HETERO_TEST_AFFINITY") == "" {
-		open(t, device.Options{}).Close() // skips the test if there is no library
+		open(t, device.Options{}).Close() // skips the test if the library is missing
 		cmd := exec.Command(os.Args[0], "-test.run=^TestOpeningLeavesThreadsUnpinned$", "-test.v")
 		cmd.Env = append(os.Environ(), "HETERO_TEST_AFFINITY=1", "OMP_PROC_BIND=true")
 		out, err := cmd.CombinedOutput()
@@ -134,7 +134,7 @@ func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
 		t.Errorf("after loading: got affinity %v, want %v", got, before)
 	}
 	done := make(chan unix.CPUSet)
-	go func() { // on another thread, because OpenMP treats the thread that loaded it differently
+	go func() { // another thread, because OpenMP treats the thread that loaded it differently
 		defer close(done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -155,7 +155,7 @@ func affinity(t *testing.T) unix.CPUSet {
 	return set
 }
 
-// The library's threads must block signals, because a signal handler of Go would run on a stack that Go does not
+// The library's threads must block signals. Otherwise, a signal handler of Go would run on a stack that Go does not
 // expect.
 func TestWorkersTakeNoSignals(t *testing.T) {
 	dev := open(t, device.Options{Threads: 2})
@@ -183,7 +183,7 @@ func TestWorkersTakeNoSignals(t *testing.T) {
 	has := func(set uint64, s unix.Signal) bool { return set>>(s-1)&1 != 0 }
 	for _, path := range statuses {
 		set := blocked(path)
-		// While a thread is created, it and its creator block all signals for a short time.
+		// While a thread is being created, this thread and its creator block all signals for a short time.
 		for deadline := time.Now().Add(time.Minute); has(set, unix.SIGSEGV) ||
 			has(set, unix.SIGBUS); set = blocked(path) {
 			if time.Now().After(deadline) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rig holds a device and a program that reorders from f32 to bf16.
+// rig is a device, and a program that reorders from f32 to bf16.
 type rig struct {
 	dev      device.Device
 	kernel   device.Kernel
@@ -75,7 +75,7 @@ func (b *rig) close(t *testing.T) {
 	}
 }
 
-// reorderOnce runs a launch and checks its result.
+// reorderOnce runs the reorder once and checks its result.
 func reorderOnce(t *testing.T, dev device.Device) {
 	t.Helper()
 	b := newRig(t, dev)

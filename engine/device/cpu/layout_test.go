@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// The state of a parameter has the layout of its gradient. This layout must therefore be the same for every batch size.
+// The state of a parameter has the layout of its gradient. The layout of the gradient must therefore be the same for
+// all batch sizes.
 func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
@@ -44,7 +45,7 @@ func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 	add(conv(32, 8, 64, 3, 1, 2))
 	add(conv(48, 8, 48, 3, 1, 48))
 	add(conv(7, 13, 11, 3, 2, 1))
-	add(linear(768, 768)) // the library alone would choose different layouts for 16 and 32 rows
+	add(linear(768, 768)) // with its own choice, the library would use different layouts for 16 and 32 rows
 	add(linear(768, 3072))
 	add(linear(2048, 1000))
 	add(linear(13, 10))
@@ -79,8 +80,8 @@ func TestLayoutNames(t *testing.T) {
 	}
 }
 
-// In each step, the parameters are reordered to working copies of weights. A working copy must contain the same
-// numbers, rounded once, and zeros in its padding. The extents of the shapes are not multiples of the block size.
+// Every step reorders the parameters to working copies of weights. A working copy must contain the same numbers,
+// rounded once, and zeros in its padding. The extents of the shapes are no multiples of the block size.
 func TestWorkingCopiesOfWeights(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
@@ -116,7 +117,8 @@ func TestWorkingCopiesOfWeights(t *testing.T) {
 	}
 }
 
-// chosen compiles op with layout Any for all operands, closes the kernel and returns it. Its specs stay readable.
+// chosen compiles op with the layout Any for all operands, and closes the kernel. The specs of a closed kernel can
+// still be read.
 func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSpec) device.Kernel {
 	t.Helper()
 	out, err := op.Infer(in)
@@ -139,12 +141,12 @@ func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSp
 	return k
 }
 
-// checkCopy moves numbers from a plain tensor to the layout of the state, then to the working copy, and back.
+// checkCopy moves numbers from a plain tensor to the layout of the state, from there to the working copy, and back.
 func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec) {
 	name := dev.(device.LayoutNamer).LayoutName
 	t.Logf("%s %v to %s %v", name(state.Layout), state.DType, name(working.Layout), working.DType)
-	// The values include midpoints between two bf16 numbers, and both ends of the range. They do not include subnormal
-	// numbers, which CPUs flush to zero when they convert to bf16.
+	// The values include midpoints between two bf16 numbers, and both ends of the range. They include no subnormal
+	// numbers, because CPUs flush these to zero when they convert to bf16.
 	x := devicetest.Random(tensor.F32, state.Shape, 7, devicetest.Uniform(-1, 1))
 	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(),
 		math.MaxFloat32, 0x1p-126, 0})
@@ -152,7 +154,7 @@ func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec
 	r := devicetest.NewRunner(t, dev)
 	var kernels []device.Kernel
 	defer func() {
-		r.Close() // close the program of the runner before the kernels
+		r.Close() // the program of the runner must be closed before the kernels
 		for _, k := range kernels {
 			if err := k.Close(); err != nil {
 				t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The device must refuse these calls; it can, because its objects are reference-counted. devicetest tests wrong
-// arguments.
+// The device must refuse these calls. It can detect them, because it counts the references to its objects. devicetest
+// covers wrong arguments.
 func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
 	b := newRig(t, dev)
@@ -172,7 +172,7 @@ func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 	e := newEvent(t, dev)
 	defer e.Close()
 	done := make(chan error)
-	go func() { // blocks the stream as soon as the stream accepts the call
+	go func() { // as soon as the stream accepts the call, the call blocks the stream
 		err := s.Wait(e)
 		for err != nil && strings.Contains(err.Error(), "another goroutine") {
 			err = s.Wait(e)

@@ -13,7 +13,7 @@ import (
 
 const refusedVariable = "HETERO_REFUSE_THREADS" // environment variable that refuse_threads.c reads
 
-// If the system refuses a thread of the team, the operation that needs the thread must return an error, and the process
+// If the system refuses a thread of the team, the operation that needs the thread must return an error. The process
 // must continue.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	dev := open(t, device.Options{Threads: 3})
@@ -27,7 +27,7 @@ func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 			!strings.Contains(err.Error(), "thread team: got 2 threads, want 3: Resource temporarily unavailable") {
 			t.Errorf("got %v, want an error that names the threads", err)
 		}
-		if err := measure(); err == nil { // after the failure, no incomplete team remains
+		if err := measure(); err == nil { // after the failure, there must be no incomplete team
 			t.Error("a second attempt succeeded")
 		}
 		return

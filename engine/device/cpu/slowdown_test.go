@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The checks are valid under any load of the machine. The idle time must be at least the owed idle time, except for a
+// The checks are valid under any load of the machine. The idle time must be at least the owed idle time, minus a
 // remainder of less than a millisecond.
 func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 	const rest = time.Millisecond
@@ -32,13 +32,13 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		return worked, idle
 	}
 	for _, factor := range []float64{3, 1.5} {
-		// the larger factor comes first, so that the idle time still owed after it is small compared with that for the
-		// second factor
+		// The larger factor comes first. The idle time that remains owed after it is small compared with that of the
+		// second factor.
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}
 		clear(elapsed)
-		// if earlier sleeps lasted too long, at most this time is deducted from later idle times
+		// If earlier sleeps were too long, the device reduces later idle times, by at most this credit.
 		credit := 20 * time.Millisecond
 		if factor == 3 {
 			credit = 0

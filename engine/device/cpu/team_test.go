@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// largeConvs are convolutions whose weight gradients are computed in parts of the batch, one part per thread.
+// largeConvs are convolutions with large weight gradients. Each thread computes the gradient of a part of the batch.
 var largeConvs = []smallConv{
 	{5, 16, 30, 32, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true}, // parts of different sizes
 	{6, 32, 31, 29, 16, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
@@ -38,7 +38,7 @@ func TestGradientsByPartsOfTheBatch(t *testing.T) {
 	}
 }
 
-// weightGradient returns the bytes of the weight gradient.
+// weightGradient returns the bytes of the weight gradient of s.
 func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	image := devicetest.Random(tensor.F32, tensor.Shape{s.n, s.c, s.h, s.w}, 1, devicetest.Uniform(-1, 1))
 	dst, err := s.op().Infer([]device.TensorSpec{
@@ -51,7 +51,7 @@ func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	return string(reference.Encode(tensor.F32, got.Values))
 }
 
-// If threads wait for a CPU, other threads compute their parts, and the team may shrink. The results must stay
+// If some threads wait for a CPU, other threads compute their parts, and the team may shrink. The results must remain
 // bit-equal.
 func TestBitsDoNotDependOnLoad(t *testing.T) {
 	dev := open(t, device.Options{Threads: 4})
@@ -75,8 +75,8 @@ func TestBitsDoNotDependOnLoad(t *testing.T) {
 	}
 }
 
-// The number of active threads must adapt to the CPU time that the threads get. A table replaces the machine: CPUs in
-// use for each number of threads.
+// The number of active threads must adapt to the CPU time that the threads get. The test replaces the machine by a
+// table. For each number of threads, the table states the number of CPUs that they get.
 func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "crew")
@@ -141,7 +141,7 @@ func TestThreadLimit(t *testing.T) {
 	}
 	need(t)
 	t.Setenv("OMP_NUM_THREADS", "1")
-	for asked, want := range map[int]int{0: 1, 2: 2} { // a requested count has precedence
+	for asked, want := range map[int]int{0: 1, 2: 2} { // an explicit number of threads has precedence
 		dev := open(t, device.Options{Threads: asked})
 		if got := dev.Info().Threads; got != want {
 			t.Errorf("OMP_NUM_THREADS=1, %d threads asked for: got %d, want %d", asked, got, want)

@@ -12,9 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// tileConvs are convolutions that the kernels for AMX support: channels in multiples of 32, at least 16 rows.
+// tileConvs are convolutions that the kernels for AMX support. Their channels are multiples of 32, and they have at
+// least 16 rows.
 var tileConvs = []smallConv{
-	// every pixel is a row; 20 rows
+	// every pixel is a row, so there are 20 rows
 	{1, 32, 4, 5, 64, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
 	{3, 64, 13, 7, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},  // the last tile is not full
 	{16, 32, 3, 3, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // one tile of samples
@@ -28,11 +29,11 @@ var tileConvs = []smallConv{
 	{50, 32, 1, 1, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
 	// some windows contain only padding
 	{16, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
-	// bands of pixels; parts of the sum
+	// the pixels are divided into bands, and the sum into parts
 	{16, 32, 18, 16, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 	{70, 32, 16, 12, 32, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // two chunks of samples
 	{70, 96, 10, 10, 32, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false}, // two strips of samples
-	// weights beyond the second-level cache
+	// the weights exceed the second-level cache
 	{32, 512, 1, 1, 512, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
 }
 
@@ -45,7 +46,7 @@ func TestTileConvolutions(t *testing.T) {
 	}
 }
 
-// A kernel for AMX reads weights in tiles of 16 pairs; no other kernel of this device uses this layout.
+// A kernel for AMX reads weights in tiles of 16 pairs. No other kernel of this device has this layout.
 func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
 	if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " amx_bf16") {
 		needtest.Missing(t, "amx", "/proc/cpuinfo does not list amx_bf16")
@@ -74,7 +75,7 @@ func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
 	}
 }
 
-// The sums of a weight gradient may be divided among threads, but always in the same way.
+// The threads may divide the sums of a weight gradient, but the division must always be the same.
 func TestWeightGradientsHaveEqualBitsEachTime(t *testing.T) {
 	t.Setenv("HETERO_CPU_KERNELS", "tiles")
 	dev := open(t, device.Options{Threads: 3})

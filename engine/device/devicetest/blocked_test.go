@@ -12,9 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// blocked is the reference device with a private layout: it stores images (N, C, H, W) as (N, C/8, H, W, 8). If C is
-// not a multiple of 8, zeros fill the last block. The tests of the suite use this device, with and without deliberate
-// faults.
+// blocked is the reference device with a private layout: it stores images (N, C, H, W) as (N, C/8, H, W, 8). If C is no
+// multiple of 8, zeros fill the last block. The tests of the suite use this device with and without deliberate faults.
 type blocked struct {
 	*reference.Device
 	fault   string
@@ -28,8 +27,8 @@ const (
 	block       = 8 // channels
 )
 
-// faults lists the deliberate faults of a blocked device, each with the part of the suite that must detect it. To save
-// time, a child process runs only the cases that match oneCase.
+// faults lists the deliberate faults of a blocked device. The suite must detect each fault in the part noticedBy. To
+// save time, a child process runs only the cases that match oneCase.
 var faults = []struct{ name, noticedBy, oneCase string }{
 	{"garbage in padding", "values/pool", "avg_n3"},
 	{"padding left as it was", "values/conv2d", "forward_n5"},
@@ -71,7 +70,7 @@ func isImage(op device.Op, i int, s device.TensorSpec, output bool) bool {
 	return false
 }
 
-// inBlocks returns the spec s in the private layout.
+// inBlocks returns s in the private layout.
 func inBlocks(s device.TensorSpec) device.TensorSpec {
 	s.Layout = blockLayout
 	padded := (s.Shape[1] + block - 1) / block * block
@@ -79,7 +78,7 @@ func inBlocks(s device.TensorSpec) device.TensorSpec {
 	return s
 }
 
-// blockedKernel wraps a kernel of plain operands.
+// blockedKernel contains a kernel that has plain operands.
 type blockedKernel struct {
 	device.Kernel
 	op      device.Op
@@ -135,7 +134,7 @@ func (d *blocked) Compile(op device.Op, in, out []device.TensorSpec) (device.Ker
 	return k, nil
 }
 
-// blockedProgram keeps its steps. A run unpacks the inputs and packs the outputs around each launch.
+// blockedProgram keeps its steps. For each launch, a run unpacks the inputs and packs the outputs.
 type blockedProgram struct {
 	steps  []device.Step
 	closed bool
@@ -146,7 +145,7 @@ func (p *blockedProgram) Close() error {
 	return nil
 }
 
-// NewProgram lets the reference device check a copy of the steps in which every operand is plain.
+// NewProgram lets the reference device check a copy of the steps, in which every operand is plain.
 func (d *blocked) NewProgram(steps []device.Step) (device.Program, error) {
 	checked := slices.Clone(steps)
 	for i, s := range steps {
@@ -174,7 +173,7 @@ func (d *blocked) NewProgram(steps []device.Step) (device.Program, error) {
 	return &blockedProgram{steps: slices.Clone(steps)}, p.Close()
 }
 
-// standIn shortens the regions of padded operands to their plain size.
+// standIn replaces the regions of padded operands by regions of the plain size.
 func (d *blocked) standIn(regions []device.Region, specs []device.TensorSpec) {
 	for i := range min(len(regions), len(specs)) {
 		if regions[i].Bytes == specs[i].Size() || d.fault == "short regions accepted" {
@@ -253,7 +252,7 @@ func (s *blockedStream) run(p device.Program, took func(int, time.Duration)) err
 	return err
 }
 
-// launch unpacks the inputs in the private layout, runs the plain kernel, and packs its outputs.
+// launch unpacks the inputs from the private layout, runs the plain kernel, and packs the outputs.
 func (s *blockedStream) launch(l device.Launch) error {
 	d, k := s.dev, l.Kernel.(*blockedKernel)
 	l.Kernel = k.Kernel
@@ -262,7 +261,7 @@ func (s *blockedStream) launch(l device.Launch) error {
 	place := func(spec device.TensorSpec) device.Region {
 		b, err := d.Device.Alloc(plainSpec(spec).Size())
 		if err != nil {
-			panic(err) // the machine is out of memory
+			panic(err) // the machine has no memory left
 		}
 		temporary = append(temporary, b)
 		return device.Whole(b)
@@ -311,7 +310,7 @@ func (s *blockedStream) launch(l device.Launch) error {
 	return p.Close()
 }
 
-// eachElement calls f for each element of images, with its index in plain memory and in the private layout.
+// eachElement calls f for each element of images. plain and blocked are the indices of the element in both layouts.
 func eachElement(s device.TensorSpec, f func(plain, blocked int)) {
 	n, c, pixels := s.Shape[0], s.Shape[1], s.Shape[2]*s.Shape[3]
 	blocks := (c + block - 1) / block
@@ -340,7 +339,7 @@ func (d *blocked) pack(op device.Op, packed, plain []byte, s device.TensorSpec) 
 	eachElement(s, func(i, j int) { copy(packed[j*size:(j+1)*size], plain[i*size:(i+1)*size]) })
 }
 
-// spoil changes the result of a launch, in plain memory, according to the fault of the device.
+// spoil applies the fault of the device to the result of a launch, which is in plain memory.
 func (d *blocked) spoil(op device.Op, output int, mem, before []byte, s device.TensorSpec) {
 	if !s.DType.IsFloat() {
 		return

@@ -2,5 +2,6 @@ package devicetest
 
 import "time"
 
-// LosePatience shortens the waits of the suite for a device with a fault, on which some of them must fail.
+// LosePatience shortens the waits of the suite. On a device with a fault, some of these waits end only by their time
+// limit.
 func LosePatience() { patience = 3 * time.Second }

@@ -14,15 +14,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// faultVariable is the environment variable that holds the fault of the device in a child process.
+// faultVariable contains the fault of the device in a child process.
 const faultVariable = "HETERO_DEVICETEST_FAULT"
 
-// plain lists the parts of the suite without images. A blocked device runs these parts like the reference device, on
-// which the tests of package reference run them.
+// plain lists the parts of the suite without images. A blocked device runs these parts as the reference device does,
+// and package reference already tests them.
 var plain = []string{"values/linear", "values/elementwise", "values/move", "values/loss", "values/transformer",
 	"values/optim"}
 
-// inBlocksOnly is a conformance.T that leaves out the plain parts.
+// inBlocksOnly is a conformance.T that omits the plain parts.
 type inBlocksOnly struct{ conformance.T }
 
 func (t inBlocksOnly) Run(name string, f func(conformance.T)) bool {
@@ -54,7 +54,7 @@ func runBlocked(t *testing.T, fault string) {
 // TestSuiteNoticesFaults, the device has a fault.
 func TestSuite(t *testing.T) { runBlocked(t, os.Getenv(faultVariable)) }
 
-// TestSuiteNoticesFaults runs the suite on devices with faults, each in a separate process. The suite must fail in the
+// TestSuiteNoticesFaults runs the suite on devices with faults, each in its own process. The suite must fail in the
 // part that checks for the fault.
 func TestSuiteNoticesFaults(t *testing.T) {
 	if os.Getenv(faultVariable) != "" {

@@ -8,14 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestErrorsOfCancelledTermsAreAllowed passes results of an H100 to the suite. Their errors are rounding errors of the
-// terms that cancel. Larger errors must still fail.
+// TestErrorsOfCancelledTermsAreAllowed passes results of an H100 to the suite. In these results, terms cancel, and only
+// their rounding errors remain. Larger errors must still fail.
 func TestErrorsOfCancelledTermsAreAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		dt    tensor.DType
-		off   float64 // got - truth, of element 0
-		wrong float64 // an error that no rounding explains
+		off   float64 // difference between the result and the true value of element 0
+		wrong float64 // an error that rounding cannot explain
 	}{
 		{"bias_gelu gelu (1, 1)", tensor.F32, 1.05e-7, 3e-6},
 		{"attention_diff {n:2 t:1 heads:2 d:8 packed:false causal:false lengths:true p:0}", tensor.F16, -6e-8, 1e-4},

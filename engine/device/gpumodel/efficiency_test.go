@@ -12,11 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// measurement is a line of testdata/h100.tsv: the launches of a kind in one step. Times are in us.
+// measurement is a line of testdata/h100.tsv. It describes the launches of one kind in one step. Times are in us.
 type measurement struct {
 	work, kind                  string
 	launches                    float64
-	arithmetic, limit, measured float64 // measured contains the gaps between kernels
+	arithmetic, limit, measured float64 // measured includes the gaps between kernels
 }
 
 func readMeasurements(t *testing.T) (all []measurement) {
@@ -46,13 +46,13 @@ func readMeasurements(t *testing.T) (all []measurement) {
 	return all
 }
 
-// repeated reports whether the launches are weight gradients in f32 of the step whose weight gradients in 16 bits are
-// other measurements.
+// repeated reports whether m contains weight gradients in f32. Other measurements contain the 16-bit weight gradients
+// of the same step.
 func (m measurement) repeated() bool {
 	return strings.HasPrefix(m.kind, "conv2d_diff_weights") && !strings.Contains(m.kind, narrow)
 }
 
-// bound returns the limit that the efficiency of a kind refers to.
+// bound returns the limit to which the efficiency of a kind is relative.
 func (m measurement) bound(k Kind) float64 {
 	if k.Traffic > 0 {
 		return m.arithmetic
@@ -60,7 +60,7 @@ func (m measurement) bound(k Kind) float64 {
 	return m.limit
 }
 
-// sums adds up the limits of launches and their measured times without fixed times.
+// sums contains sums over launches: their limits, and their measured times without fixed times.
 type sums struct{ limit, time float64 }
 
 func (s *sums) add(m measurement, fixed, limit float64) {
@@ -70,8 +70,8 @@ func (s *sums) add(m measurement, fixed, limit float64) {
 
 func (s sums) efficiency() float64 { return s.limit / s.time }
 
-// fit returns the efficiencies by kind that follow from measurements, and those of products and of other ops. It leaves
-// out kinds whose limits add up to less than leastLimit: fixed times hide their efficiency.
+// fit computes efficiencies from measurements: by kind, and for products (true) and other ops (false). It omits kinds
+// whose limits add up to at most leastLimit, because fixed times hide their efficiency.
 func fit(t *testing.T, all []measurement, leastLimit float64) (kinds map[string]float64, groups map[bool]float64) {
 	t.Helper()
 	byKind, byGroup := map[string]*sums{}, map[bool]*sums{true: {}, false: {}}
@@ -100,11 +100,11 @@ func fit(t *testing.T, all []measurement, leastLimit float64) (kinds map[string]
 	return kinds, groups
 }
 
-// Every efficiency follows from the measurements, and every kind was measured.
+// Every kind must have been measured, and its efficiency must follow from the measurements.
 func TestEfficienciesAreMeasured(t *testing.T) {
 	kinds, groups := fit(t, readMeasurements(t), 0)
 	near := func(name string, got, want float64) {
-		if math.Abs(got/want-1) > 0.006 { // three digits
+		if math.Abs(got/want-1) > 0.006 { // efficiencies have three digits
 			t.Errorf("%s: got an efficiency of %.3g, measured %.4g", name, got, want)
 		}
 	}
@@ -127,7 +127,8 @@ func TestEfficienciesAreMeasured(t *testing.T) {
 	}
 }
 
-// The golden file contains the error of each kind, and the error of a step whose efficiencies come from the other step.
+// The golden file contains the error of each kind. It also contains the error of each step, if the efficiencies come
+// from the other step.
 func TestErrorsOfPredictions(t *testing.T) {
 	all := readMeasurements(t)
 	var out strings.Builder

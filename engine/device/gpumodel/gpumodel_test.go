@@ -29,13 +29,13 @@ func TestUnknownGPUsListTheKnownOnes(t *testing.T) {
 	}
 }
 
-// Rates are multiprocessors x clock x FLOPs per clock of a multiprocessor, which the architecture determines.
+// A rate is multiprocessors × clock × FLOPs per clock of a multiprocessor. The architecture determines the last factor.
 func TestRatesFollowFromTheArchitecture(t *testing.T) {
 	type chip struct {
 		f32Clock, tensorClock      float64 // Hz
-		f32, tensor                float64 // FLOPs per clock of a multiprocessor; tensor: bf16 and f16 with f32 sums
-		most                       float64 // memory of the data sheet, bytes
-		bus, bitsPerSecond, caches float64 // width of the memory bus, bits; rate of a bit, 1/s; L2 cache, MiB
+		f32, tensor                float64 // FLOPs per clock of a multiprocessor; tensor: bf16 and f16 with sums in f32
+		most                       float64 // memory on the data sheet, bytes
+		bus, bitsPerSecond, caches float64 // width of the memory bus, bits; rate per bit, 1/s; L2 cache, MiB
 	}
 	chips := map[string]chip{
 		"h100":    {1.98e9, 1.83e9, 256, 4096, 80 * gib, 5120, 5.23e9, 50},
@@ -73,7 +73,7 @@ func TestRatesFollowFromTheArchitecture(t *testing.T) {
 	}
 }
 
-// Package cuda computes attention in f32, or on GPUs below sm_80, without tensor cores (cuda/src/attention_tensor.cu).
+// Package cuda computes attention without tensor cores for f32, and on GPUs below sm_80 (cuda/src/attention_tensor.cu).
 func TestAttentionWithoutTensorCoresIsNoMeasuredKind(t *testing.T) {
 	attention := func(gpu string, dt tensor.DType, p float64) (forward, backward Time) {
 		t.Helper()
@@ -126,7 +126,7 @@ func TestAttentionWithoutTensorCoresIsNoMeasuredKind(t *testing.T) {
 	}
 }
 
-// An efficiency above 1 needs operands that are in the L2 cache.
+// Only if its operands are in the L2 cache, an op may have an efficiency above 1.
 func TestOperandsBeyondTheCacheTakeTheirLimit(t *testing.T) {
 	for _, c := range []struct {
 		gpu    string
@@ -184,7 +184,7 @@ func TestPredictionsFollowTheSlowerOfArithmeticAndTraffic(t *testing.T) {
 	}
 }
 
-// Kernels of attention are bound by arithmetic even where the limit is the traffic.
+// Arithmetic determines the time of attention kernels, even if the limit comes from the traffic.
 func TestShortAttentionHasLessArithmetic(t *testing.T) {
 	seconds := func(n, tokens int) float64 {
 		op := device.Attention{Heads: 12, Packed: true}
@@ -246,7 +246,7 @@ func TestTheDeviceCompilesLikeTheGPU(t *testing.T) {
 		info.MemoryBytes != gib*381/100 || info.FreeBytes != info.MemoryBytes-gib {
 		t.Errorf("got %+v", info)
 	}
-	// a mask of one bit per element, or of one byte if the channels are no units of 16 bytes
+	// The mask has one bit per element. If the channels do not fill units of 16 bytes, it has one byte per element.
 	for channels, want := range map[int]int64{64: 2 * 64 * 9 / 8, 63: 2 * 63 * 9} {
 		image, perChannel := device.Spec(tensor.BF16, 2, channels, 3, 3), device.Spec(tensor.F32, channels)
 		statistics := device.Spec(tensor.F32, 1, channels)
@@ -275,7 +275,7 @@ func TestTheDeviceCompilesLikeTheGPU(t *testing.T) {
 			t.Errorf("two heads with %d channels: got %v, want %v", channels, err, want)
 		}
 	}
-	// f32 logits of 8,192 rows and 4,096 classes, statistics of all rows
+	// The workspace holds f32 logits of 8,192 rows and 4,096 classes, and the statistics of all rows.
 	loss := []device.TensorSpec{device.Spec(tensor.BF16, 9000, 768), device.Spec(tensor.BF16, 50257, 768),
 		device.Spec(tensor.I32, 9000)}
 	out, err := device.LinearCrossEntropy{}.Infer(loss)

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// params stands for a parameter struct of C.
+// params represents a parameter struct of C.
 type params struct {
 	stride     [3]int32
 	_func      int32
@@ -45,7 +45,7 @@ type fields struct {
 	Count         uint32
 	Eps           float64
 	List          []listed
-	To            tensor.DType // in the specs
+	To            tensor.DType // this field is in the specs, not in params
 	Shape         tensor.Shape
 	Height, Width int
 }
@@ -91,7 +91,7 @@ func TestParametersThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// foreign is an op of another package with the kind of an op of package device.
+// foreign is an op of another package. It has the kind of an op of package device.
 type foreign struct{ device.Linear }
 
 func TestOnlyOpsOfPackageDeviceHaveParameters(t *testing.T) {

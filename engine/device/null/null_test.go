@@ -60,7 +60,7 @@ func (b rig) alloc(bytes int64) (host, dev device.Buffer) {
 	return host, dev
 }
 
-// launch returns a step that runs op on newly allocated memory.
+// launch returns a step that runs op on new memory.
 func (b rig) launch(op device.Op, in ...device.TensorSpec) device.Step {
 	b.Helper()
 	out, err := op.Infer(in)
@@ -113,7 +113,7 @@ func (b rig) must(err error) {
 	}
 }
 
-// round is a model with round numbers: 1 GFLOP/s, 1 GB/s, copies at 100 MB/s, 1 ms per launch.
+// round is a model with round numbers: 1 GFLOP/s, 1 GB/s, copies at 100 MB/s, and 1 ms per launch.
 var round = Model{FLOPS: 1e9, BytesPerSecond: 1e9, CopyBytesPerSecond: 1e8, LaunchSeconds: 1e-3, MemoryBytes: 1 << 40}
 
 func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
@@ -123,7 +123,7 @@ func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
 		in   []device.TensorSpec
 		want time.Duration
 	}{
-		// 2·1000·1000·1000 = 2e9 FLOPs at 1e9 FLOP/s; the traffic of 12 MB alone would take 12 ms
+		// 2·1000·1000·1000 = 2e9 FLOPs take 2 s; the traffic of 12 MB would take only 12 ms
 		{"bound by arithmetic", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000),
 			device.Spec(tensor.F32, 1000, 1000)}, 2001 * time.Millisecond},
 		// reads 4 MB and writes 4 MB
@@ -163,14 +163,14 @@ func TestCopyFromTheDeviceIsZeros(t *testing.T) {
 	}
 }
 
-// advance models work that is not a launch, such as a collective operation.
+// advance models work that is no launch, such as a collective operation.
 func (s *Stream) advance(d time.Duration) {
 	s.clock.now += d
 	s.clock.Settle()
 }
 
-// A program has two launches of 9 ms. A bucket is ready after the first launch, and a collective of 20 ms on another
-// stream then starts. The collective ends at 29 ms, which is 11 ms after the end of the program.
+// A program has two launches of 9 ms. After the first launch, a bucket is ready. A collective of 20 ms then starts on
+// another stream. It ends at 29 ms, which is 11 ms after the end of the program.
 func TestOverlapComesOutRight(t *testing.T) {
 	b := open(t, round)
 	ready, reduced := b.event(), b.event()
@@ -260,7 +260,7 @@ func TestThousandDevicesCostLittle(t *testing.T) {
 	runtime.KeepAlive(devices)
 }
 
-// A modelled all-reduce ends at 50 ms. The work that waits for it starts at 50 ms.
+// A modelled all-reduce ends at 50 ms. Work that waits for it must start at 50 ms.
 func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
 	b := open(t, round)
 	reduced := b.event().(device.ClockedEvent)
@@ -270,7 +270,7 @@ func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
 	if got, want := b.stream.Clock(), 59*time.Millisecond; got != want || reduced.CompletedAt() != 50*time.Millisecond {
 		t.Errorf("got a clock of %v, want %v; the event completed at %v", got, want, reduced.CompletedAt())
 	}
-	b.must(reduced.Complete()) // completion without a modelled time does not delay the stream
+	b.must(reduced.Complete()) // an event without a modelled time does not delay the stream
 	b.must(b.stream.Run(wait))
 	if got, want := b.stream.Clock(), 68*time.Millisecond; got != want {
 		t.Errorf("after a completion outside the model: got %v, want %v", got, want)

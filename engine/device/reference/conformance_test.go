@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	}
 	caps := devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}
 	if !needtest.Large.On() {
-		// All layouts are plain, and types differ only in the loads and stores of values.
+		// All layouts are plain. Other types differ only in the loads and stores of values.
 		caps.Brief = []tensor.DType{tensor.F16, tensor.F64}
 	}
 	devicetest.Run(conformance.Go(t), open, caps)

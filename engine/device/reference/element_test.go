@@ -43,7 +43,7 @@ func TestSmallFloatsRoundToNearestEven(t *testing.T) {
 
 func TestBF16AgreesWithTensor(t *testing.T) {
 	for bits := uint64(0); bits < 1<<32; bits += 65521 {
-		// the step is a prime, so all upper halves and many lower halves occur
+		// The step is a prime, so the test covers all upper halves and many lower halves.
 		f := math.Float32frombits(uint32(bits))
 		got, want := encodeSmall(float64(f), 8), tensor.BF16FromF32(f)
 		if f != f {

@@ -13,23 +13,23 @@ import (
 
 type tensors = []devicetest.Tensor
 
-// exec runs one op in f64.
+// exec runs one op. The types of the operands are f64.
 type exec func(op device.Op, in ...devicetest.Tensor) tensors
 
-// gradientCase is a function with its gradient. backward gets the inputs and the gradients of the outputs. It returns
+// gradientCase is a function with its gradient. backward gets the inputs, and the gradients of the outputs. It returns
 // the gradients of the first inputs.
 type gradientCase struct {
 	name     string
 	inputs   tensors
 	forward  func(do exec, in tensors) tensors
 	backward func(do exec, in, diff tensors) tensors
-	// weight is the gradient of every output element; 0 means random gradients.
+	// weight is the gradient of every output element. 0 means random gradients.
 	weight float64
 }
 
 const (
-	step = 1e-5 // step of the central difference, whose error is of the order step² = 1e-10
-	// gradientTolerance is relative to the largest gradient of a tensor. It exceeds the error of the difference, step²
+	step = 1e-5 // step of the central difference; the error is of the order step² = 1e-10
+	// gradientTolerance is relative to the largest gradient of a tensor. It exceeds two errors of the difference: step²
 	// times a third derivative, and the f64 rounding error divided by step, 1e-11.
 	gradientTolerance = 1e-8
 )
@@ -149,7 +149,7 @@ func productGradients() []gradientCase {
 func normGradients() []gradientCase {
 	const eps = 1e-3
 	var cases []gradientCase
-	for _, group := range []int{0, 2} { // with group 2, the 5 samples form groups of 2, 2 and 1
+	for _, group := range []int{0, 2} { // in groups of 2, the 5 samples form groups of 2, 2 and 1
 		for _, relu := range []bool{false, true} {
 			for _, add := range []bool{false, true} {
 				for _, two := range []bool{false, true} {
@@ -167,7 +167,7 @@ func normGradients() []gradientCase {
 					}
 					c.forward = func(do exec, in tensors) tensors {
 						_, out := run(do, in)
-						if two { // y has two readers
+						if two { // two ops read y
 							return tensors{out[0], out[0]}
 						}
 						return out[:1]

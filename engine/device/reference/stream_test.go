@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// If a run fails, the events that it has not recorded must also fail, so that waits return an error.
+// If a run fails, the events that it has not recorded yet must also fail. Waits for these events then return an error.
 func TestFailedRunFailsWhatItWasToRecord(t *testing.T) {
 	dev := New()
 	stream, err := dev.NewStream()

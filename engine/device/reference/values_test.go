@@ -79,14 +79,14 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		{"avg_pool2d with padding", device.AvgPool2D{Window: window(2, 1, 1), Kernel: two, CountPadding: true},
 			tensors{f64(shape{1, 1, 2, 2}, 1, 2, 3, 4)}, [][]float64{{0.25, 0.5, 0.75, 1}}},
 		{"global_avg_pool", device.GlobalAvgPool{}, tensors{f64(shape{1, 2, 1, 2}, 1, 2, 3, 5)}, [][]float64{{1.5, 4}}},
-		// x·Φ(x)
+		// the result is x·Φ(x), with the distribution function Φ of normal numbers
 		{"gelu", device.Unary{Func: device.GELU}, tensors{f64(shape{2}, 1, -1)},
 			[][]float64{{0.8413447460685429, -0.15865525393145707}}},
 		{"gelu_tanh", device.Unary{Func: device.GELUTanh}, tensors{f64(shape{1}, 1)},
 			[][]float64{{0.5 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*1.044715))}}},
 		{"binary with repetition", device.Binary{Func: device.Sub},
 			tensors{f64(shape{2, 2}, 1, 2, 3, 4), f64(shape{2, 1}, 10, 20)}, [][]float64{{-9, -8, -17, -16}}},
-		// the words are 0.40, 0.88, 0.74 and 0.61 times 2³²
+		// the first words of Philox are 0.40, 0.88, 0.74 and 0.61 times 2³²
 		{"dropout by the first words of Philox", device.Dropout{P: 0.5},
 			tensors{f64(shape{1, 4}, 1, 2, 3, 4), devicetest.Of(tensor.I64, shape{1}, 0),
 				devicetest.Of(tensor.U32, shape{2}, 0, 0)}, [][]float64{{0, 4, 6, 8}}},
@@ -110,8 +110,8 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		{"softmax_cross_entropy smoothed", device.SoftmaxCrossEntropy{LabelSmoothing: 0.5},
 			tensors{f64(shape{1, 2}, 0, math.Log(3)), i32(1)},
 			[][]float64{{0.75*math.Log(4.0/3) + 0.25*math.Log(4)}, {0}, nil}},
-		// Row 0: the loss is 3/4·log(4/3) + 1/4·log 4, and position belongs to the first label. Row 1: the weights are
-		// exchanged, so position belongs to the second label. Row 2: both labels are equal.
+		// Row 0: the loss is 3/4·log(4/3) + 1/4·log 4, and position is that of the first label. Row 1: the weights are
+		// exchanged, so position is that of the second label. Row 2: both labels are equal.
 		{"softmax_cross_entropy of mixed samples", device.SoftmaxCrossEntropy{Mixed: true},
 			tensors{f64(shape{4, 2}, 0, math.Log(3), 0, math.Log(3), 0, math.Log(3), 1, 1), i32(1, 0, 0, -1),
 				i32(0, 1, 0, -5), f64(shape{4}, 0.75, 0.25, 0.25, 0.25)},
@@ -141,7 +141,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		{"sgd nesterov", device.SGD{Momentum: 0.9, Nesterov: true, Segments: segment},
 			tensors{f64(shape{4}, 0.1, 0, 0, 0), control, f64(shape{2}, 7, 1), f64(shape{2}, 7, 0.5),
 				f64(shape{2}, 7, 1)}, [][]float64{{7, 0.805}, {7, 1.5}}},
-		// hyper: lr, lr/(1-0.5), sqrt(1-0.75)
+		// control contains lr, lr/(1-0.5) and sqrt(1-0.75)
 		{"adamw, first step", device.AdamW{Beta1: 0.5, Beta2: 0.75, Segments: segment},
 			tensors{f64(shape{4}, 0.1, 0.2, 0.5, 0), control, f64(shape{2}, 7, 1), f64(shape{2}, 7, -3),
 				f64(shape{2}, 7, 0), f64(shape{2}, 7, 0)},
@@ -183,7 +183,7 @@ func equalValues(a, b []float64) bool {
 	return len(a) == len(b)
 }
 
-// TestStrictness requires errors for mistakes that other devices may accept.
+// TestStrictness makes mistakes that other devices may accept. The reference device must return errors.
 func TestStrictness(t *testing.T) {
 	dev := reference.New()
 	neg := device.Unary{Func: device.Neg}

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestParameterCountsArePublished compares with BertForMaskedLM, and with BertForSequenceClassification for two
-// classes.
+// TestParameterCountsArePublished compares the models with BertForMaskedLM, and with BertForSequenceClassification for
+// two classes.
 func TestParameterCountsArePublished(t *testing.T) {
 	for name, want := range map[string]struct{ masked, classifier int64 }{
 		"bert_base": {109_514_298, 109_483_778}, "bert_large": {335_174_458, 335_143_938},

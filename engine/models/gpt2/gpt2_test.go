@@ -26,7 +26,7 @@ func build(t *testing.T, s gpt2.Size, o gpt2.Options, training bool) *graph.Grap
 	return g
 }
 
-// TestParameterCountsArePublished compares with the published checkpoints.
+// TestParameterCountsArePublished compares the models with the published checkpoints.
 func TestParameterCountsArePublished(t *testing.T) {
 	for name, want := range map[string]int64{"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080,
 		"gpt2-xl": 1_557_611_200} {

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// build returns the graph of a model for one image. training adds the loss and the gradients.
+// build returns the graph of a model for one image. If training is set, the graph contains the loss and the gradients.
 func build(t *testing.T, model models.Classifier, size, classes int, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -39,7 +39,8 @@ func build(t *testing.T, model models.Classifier, size, classes int, training bo
 	return g
 }
 
-// inventory lists parameters and states in the form of testdata: sorted lines "param conv1.weight (64, 3, 7, 7)".
+// inventory lists parameters and states in the form of testdata, as sorted lines such as "param conv1.weight (64, 3, 7,
+// 7)".
 func inventory(g *graph.Graph) []string {
 	var lines []string
 	for _, v := range g.Params {
@@ -62,7 +63,7 @@ func golden(t *testing.T, name string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "#") })
 }
 
-// wantLines reports lines that are in only one of the lists.
+// wantLines reports each line that is in only one of the two lists.
 func wantLines(t *testing.T, got, want []string) {
 	t.Helper()
 	for _, l := range got {
@@ -102,7 +103,7 @@ func TestParameterCountsArePublished(t *testing.T) {
 		{"resnet50", 1000, 25_557_032},
 		{"resnet101", 1000, 44_549_160},
 		{"resnet152", 1000, 60_192_808},
-		{"resnet50", 10, 23_528_522}, // 990 classes less, each with 2048 weights and a bias
+		{"resnet50", 10, 23_528_522}, // 990 classes fewer, each with 2,048 weights and a bias
 	} {
 		t.Run(fmt.Sprintf("%s with %d classes", c.name, c.classes), func(t *testing.T) {
 			g := build(t, resnet.Build(resnet.Family[c.name], resnet.Options{}), 32, c.classes, false)
@@ -113,14 +114,14 @@ func TestParameterCountsArePublished(t *testing.T) {
 	}
 }
 
-// The expected values are the multiply-adds of the forward pass of one 224x224 image, as torchvision documents them
-// ("GFLOPS" in the metadata of the weights counts a multiply-add as one operation). A training step needs three times
-// as many, minus those for the gradient of the images.
+// The expected values are the multiply-adds of the forward pass of one 224x224 image. torchvision publishes them as
+// "GFLOPS" in the metadata of the weights, and counts a multiply-add once. A training step needs three times as many,
+// minus those for the gradient of the images.
 func TestArithmeticOfOneImageIsPublished(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		multiplyAdds   float64 // in 10⁹
-		firstConvolved int64   // multiply-adds of the first convolution: 64·112·112 outputs times 3·7·7 taps
+		firstConvolved int64   // those of the first convolution: 64·112·112 outputs times 3·7·7 taps
 	}{
 		{"resnet18", 1.814, 118_013_952},
 		{"resnet34", 3.664, 118_013_952},
@@ -145,7 +146,7 @@ func TestArithmeticOfOneImageIsPublished(t *testing.T) {
 	}
 }
 
-// firstReader returns, for each parameter, the position of the first node that reads it, in any type.
+// firstReader returns the position of the first node that reads each parameter, in any type.
 func firstReader(g *graph.Graph) map[string]int {
 	at := map[string]int{}
 	for i, n := range g.Nodes {
@@ -197,7 +198,7 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 		name    string
 		options resnet.Options
 		size    int
-		want    map[string]tensor.Shape // shape of the output of the last block of each stage
+		want    map[string]tensor.Shape // shape of the last output of each stage
 	}{
 		{"imagenet stem, 224 pixels", resnet.Options{}, 224, map[string]tensor.Shape{
 			"conv1": {1, 64, 112, 112}, "maxpool": {1, 64, 56, 56}, "layer1.2.bn3": {1, 256, 56, 56},
@@ -220,7 +221,8 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 	}
 }
 
-// In version 1.5, the 3x3 convolution is strided, not the 1x1 convolution before it.
+// In version 1.5 of ResNet, the 3x3 convolution has the stride. In version 1, the 1x1 convolution before it has the
+// stride.
 func TestBottleneckStridesInItsMiddle(t *testing.T) {
 	g := build(t, resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 64, 10, false)
 	for name, want := range map[string]int{"layer2.0.conv1": 1, "layer2.0.conv2": 2, "layer2.0.conv3": 1,
@@ -280,7 +282,7 @@ func TestImagesWithTheWrongNumberOfDimensionsAreAnErrorNamingTheNode(t *testing.
 	}
 }
 
-// drops returns the drop probability of each block's branch.
+// drops returns the drop probability of the branch of each block.
 func drops(g *graph.Graph) map[string]float64 {
 	out := map[string]float64{}
 	for _, n := range g.Nodes {

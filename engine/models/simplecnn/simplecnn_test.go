@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// build returns the graph for two images. training adds the loss and the gradients.
+// build returns the graph for two images. If training is set, the graph contains the loss and the gradients.
 func build(o simplecnn.Options, size int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2),
@@ -85,7 +85,7 @@ func TestImageSmallerThanTheBlocksHalveIsAnErrorNamingTheBlock(t *testing.T) {
 	for _, c := range []struct {
 		size   int
 		blocks int
-		want   string // name of the node in the error; "" if there is no error
+		want   string // name of the node in the error; "": no error
 	}{
 		{32, 5, ""},
 		{32, 6, "block5.pool"},

@@ -18,13 +18,13 @@ func TestBitsAreSplitMix64(t *testing.T) {
 	}
 }
 
-// known contains values from scripts/counter_random.py, a second implementation of the definition.
+// known contains values of scripts/counter_random.py, which is a second implementation of the numbers.
 var known = []struct {
 	seed    uint64
 	name    string
 	bits    map[uint64]uint64
-	uniform []float64 // exact
-	normal  []float64 // equal except for the last bits of ln and cos
+	uniform []float64 // must be equal
+	normal  []float64 // may differ in the last bits of ln and cos
 	inRange []float32 // Between(-0.125, 0.125)
 	shifted []float32 // Gaussian(0.5, 0.05)
 }{
@@ -85,8 +85,8 @@ func TestValuesAreThoseOfThePythonTwin(t *testing.T) {
 	}
 }
 
-// The limits are five standard errors of each statistic for n independent numbers. The numbers are fixed, so the result
-// of the test is always the same.
+// The limits are five standard errors of each statistic, for n independent numbers. The numbers of the test are always
+// the same.
 func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 	const n = 1 << 18
 	root := math.Sqrt(n)
@@ -96,7 +96,7 @@ func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 		normal := moments(n, s.Normal)
 		for _, c := range []struct {
 			what                 string
-			got, want, deviation float64 // deviation: standard deviation of the statistic of a single number
+			got, want, deviation float64 // deviation: standard deviation of the statistic for one number
 		}{
 			{"mean of Uniform - 1/2", uniform[0], 0, math.Sqrt(1. / 12)},
 			{"second moment of Uniform - 1/2", uniform[1], 1. / 12, math.Sqrt(1./80 - 1./144)},
@@ -114,7 +114,7 @@ func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 	}
 }
 
-// moments returns the means of x, x², x³ and x⁴, and the mean product of successive numbers.
+// moments returns the means of x, x², x³ and x⁴, and the mean product of two successive numbers.
 func moments(n uint64, number func(uint64) float64) (mean [5]float64) {
 	before := number(n)
 	for i := range n {
@@ -162,7 +162,8 @@ func TestUniformStaysBelowOneAndNormalStaysFinite(t *testing.T) {
 	}
 }
 
-// unmix inverts mix. Odd factors have inverses modulo 2^64, and repetition of z ^ z>>k undoes it.
+// unmix is the inverse of mix. Odd factors have inverses modulo 2^64. If z ^ z>>k is applied repeatedly, it gives the
+// original number.
 func unmix(z uint64) uint64 {
 	unshift := func(z uint64, k uint) uint64 {
 		x := z
@@ -192,7 +193,7 @@ func TestDrawingAllocatesNothing(t *testing.T) {
 	}
 }
 
-var drawn float64 // keeps the compiler from removing the measured code
+var drawn float64 // the compiler must not remove the measured code
 
 func BenchmarkGaussian(b *testing.B) {
 	s := New(1, "layer4.0.downsample.0.weight")

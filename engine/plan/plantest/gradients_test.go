@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan/plantest"
 )
 
-// swish computes x·sigmoid(x). It has a decomposition and no kernel.
+// swish computes x·sigmoid(x). It has a decomposition, but no kernel.
 type swish struct{ slope float64 } // constant term of the gradient formula; only 1 is correct
 
 func (swish) Kind() string { return "swish" }
@@ -28,7 +28,7 @@ func (swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("y", device.Mul, in[0], g.Unary("s", device.Sigmoid, in[0]))}
 }
 
-// kernel is swish with a kernel in Go. Only a factor of 1 gives the correct result.
+// kernel is swish with a kernel in Go. The result is correct only if factor is 1.
 type kernel struct {
 	swish
 	factor float64
@@ -40,25 +40,25 @@ func (op kernel) Compute(in, out []device.Elements) {
 	}
 }
 
-// short returns a wrong number of gradients.
+// short is swish with a wrong number of gradients.
 type short struct{ swish }
 
 func (short) Gradient(*graph.Graph, *graph.Node, []*graph.Value, func(int) bool) []*graph.Value {
 	return nil
 }
 
-// empty is decomposed into nothing.
+// empty is swish with an empty decomposition.
 type empty struct{ swish }
 
 func (empty) Decompose(*graph.Graph, []*graph.Value) []*graph.Value { return nil }
 
-// bare has neither a gradient nor a kernel.
+// bare is an op without a gradient and without a kernel.
 type bare struct{}
 
 func (bare) Kind() string                                              { return "bare" }
 func (bare) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return in[:1], nil }
 
-// still has a gradient, but neither a kernel nor a decomposition.
+// still is an op with a gradient, but without a kernel and without a decomposition.
 type still struct{ bare }
 
 func (still) Gradient(_ *graph.Graph, _ *graph.Node, diff []*graph.Value, _ func(int) bool) []*graph.Value {
@@ -82,8 +82,8 @@ func TestGradientsFindsFaults(t *testing.T) {
 	} {
 		err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
 			x := g.Param("x", graph.Uniform(2), 2, 5)
-			// Output y has two readers, so its gradients are summed. The op's input is itself computed, so the gradient
-			// must reach x.
+			// Output y has two readers, so its gradients are summed. The op's input is a computed value, so the
+			// gradient must reach x.
 			y := g.Apply("y", c.op, g.Binary("x²", device.Mul, x, x))[0]
 			return g.Binary("sum", device.Add, y, g.Apply("z", c.op, y)[0])
 		})

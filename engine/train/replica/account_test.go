@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/memory"
 )
 
-// hosted returns options with a limit of the process, a program of 1,000 bytes, and 100 bytes of batches per sample.
+// hosted returns options with a memory limit of the process. The program needs 1,000 bytes, and batches need 100 bytes
+// per sample.
 func hosted(o Options, limit int64) Options {
 	o.Host = &Host{Limit: memory.Limit{Bytes: limit, Source: "the test"},
 		Program: func() []memory.Part { return []memory.Part{{Name: Program, Bytes: 1000}} },
@@ -20,7 +21,7 @@ func hosted(o Options, limit int64) Options {
 	return o
 }
 
-// needs returns the account of a number of samples, from a plan without limits.
+// needs returns the memory account of a plan without limits, for a number of samples.
 func needs(t *testing.T, dev device.Device, o Options, samples int) memory.Account {
 	t.Helper()
 	o = hosted(o, 0)
@@ -88,7 +89,7 @@ func TestAccountContainsAllMemory(t *testing.T) {
 	}
 }
 
-// A batch is refused exactly if its account exceeds the limit, before the arena exists.
+// A batch must be refused if its account exceeds the limit, and only then. At this time, the arena must not exist.
 func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	o := testOptions()
 	o.Recompute = RecomputeNever
@@ -120,7 +121,7 @@ func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 			t.Errorf("%d bytes of the device were allocated", peak)
 		}
 	}
-	// memory that is available now may be exceeded, up to what the machine has
+	// The replica may exceed the memory that is available now, but not the memory of the machine (Hard).
 	for _, c := range []struct {
 		hard int64
 		fits bool
@@ -150,7 +151,7 @@ func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	}
 }
 
-// The program of a run is a little larger than that of a plan, and must not refuse what the plan promised.
+// The program of a run is a little larger than that of a plan. The run must not refuse a batch that the plan accepted.
 func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 	dev := openReference(t)
 	o := testOptions()
@@ -158,7 +159,7 @@ func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 	need := needs(t, dev, o, testBatch).HostBytes()
 	for _, c := range []struct {
 		files     int64
-		addresses bool // the limit counts reserved addresses, and nothing is reclaimed to make room for them
+		addresses bool // the limit counts reserved addresses; no memory can be reclaimed for them
 		fits      bool
 	}{{400, false, true}, {404, false, false}, {400, true, false}, {300, true, true}} { // a quarter is tolerated
 		with := hosted(o, need+300)
@@ -177,7 +178,7 @@ func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 	}
 }
 
-// The plans of a smaller last step exist in addition to those of the others.
+// The plans for a smaller last step exist in addition to the other plans.
 func TestAccountContainsThePlansOfTheLastStep(t *testing.T) {
 	o := testOptions()
 	o.LastBatch = testBatch - 1
@@ -203,11 +204,11 @@ func TestMemoryIsDividedByNeeds(t *testing.T) {
 		needs []int64
 		want  []int64
 	}{
-		{100, []int64{70, 10}, []int64{80, 20}},          // the rest is divided equally
-		{100, []int64{90, 10}, []int64{90, 10}},          // exactly enough
-		{100, []int64{95, 10}, []int64{90, 10}},          // only the large share is refused
-		{100, []int64{60, 80}, []int64{42, 57}},          // too little for both
-		{120, []int64{100, 60, 10}, []int64{68, 41, 10}}, // 110 for the two large ones
+		{100, []int64{70, 10}, []int64{80, 20}},          // the rest is divided into equal parts
+		{100, []int64{90, 10}, []int64{90, 10}},          // both needs fit exactly
+		{100, []int64{95, 10}, []int64{90, 10}},          // only the large need is reduced
+		{100, []int64{60, 80}, []int64{42, 57}},          // the needs are too large for both
+		{120, []int64{100, 60, 10}, []int64{68, 41, 10}}, // the two large ones divide the remaining 110
 	} {
 		if got := partsOf(c.whole, c.needs); !slices.Equal(got, c.want) {
 			t.Errorf("%d bytes for needs of %v: got %v, want %v", c.whole, c.needs, got, c.want)

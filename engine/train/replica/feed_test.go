@@ -10,10 +10,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// openBehind opens a device with asynchronous streams: the GPU kernels, compiled for the host.
+// openBehind opens the CUDA device compiled for the host, because its streams are asynchronous.
 func openBehind(t *testing.T) device.Device {
 	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // the cache stores the fastest algorithms
 	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(1))
 	dev, err := nativetest.Load(t, "cpu", nativetest.CUDAShim).Open(0, device.Options{})
 	if err != nil {
@@ -26,7 +26,7 @@ func openBehind(t *testing.T) device.Device {
 	return dev
 }
 
-// inStep is a stream whose calls return only after the work is done.
+// inStep is a stream. Its calls return only after their work is done.
 type inStep struct{ device.Stream }
 
 func (s inStep) Run(p device.Program) error { return errors.Join(s.Stream.Run(p), s.Sync()) }
@@ -34,7 +34,7 @@ func (s inStep) Copy(dst, src device.Region) error {
 	return errors.Join(s.Stream.Copy(dst, src), s.Sync())
 }
 
-// TestBatchesStagedAheadAreTheSame compares batches that are staged while the device computes with batches that are
+// TestBatchesStagedAheadAreTheSame compares two kinds of batches: those staged while the device computes, and those
 // loaded when the step needs them.
 func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 	for _, accumulation := range []int{1, 2} {
@@ -66,7 +66,7 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 						t.Error("the batch that was read ahead was not forgotten")
 					}
 				}
-				loader := testLoader(t, o) // starts again, so no staged batch may be used
+				loader := testLoader(t, o) // the loader begins again, so no staged batch may be used
 				for range 2 {
 					out, err := r.Step(context.Background(), loader, StepOptions{Rate: 0.05})
 					if err != nil {

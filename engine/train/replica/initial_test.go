@@ -13,7 +13,7 @@ import (
 )
 
 func TestInitialValuesDependOnNameSeedAndIndexOnly(t *testing.T) {
-	for _, n := range []int{1, 1 << 16, 3<<16 + 5} { // less than a piece, one piece, several
+	for _, n := range []int{1, 1 << 16, 3<<16 + 5} { // less than one piece, one piece, several pieces
 		p := plan.ParamInfo{Name: "w", Init: graph.Normal(0.02), Spec: device.Spec(tensor.F32, n)}
 		got, want := initialValues(p, 7, make([]byte, 8*p.Spec.Shape.Elements())), random.New(7, "w")
 		if len(got) != 4*n {

@@ -47,7 +47,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 	}
 }
 
-// cachePlans fills the plan cache for a share of n samples.
+// cachePlans puts the plans for n samples into the plan cache.
 func cachePlans(r *Replica, n int) error {
 	p, err := r.plans.acquire(n)
 	if p != nil {

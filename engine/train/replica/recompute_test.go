@@ -23,7 +23,7 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 		}
 		return p.arenaBytes()
 	}
-	var sizes []int64 // memory in bytes, by number of recomputed layers
+	var sizes []int64 // memory in bytes; the index is the number of recomputed layers
 	for layers := range 5 {
 		sizes = append(sizes, bytes(layers))
 	}
@@ -46,8 +46,8 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 	}
 }
 
-// Plans for fewer samples that would need more memory than the arena, because they recompute fewer layers, recompute
-// more.
+// A plan for fewer samples can recompute fewer layers. If it then needs more memory than the arena has, it must
+// recompute more layers.
 func TestPlansForFewerSamplesFitIntoTheArena(t *testing.T) {
 	o := languageOptions(0.2)
 	open := func(o Options) *Replica {

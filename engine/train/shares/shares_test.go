@@ -13,7 +13,7 @@ func TestRulesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		rules   Rules
 		samples []int
-		want    string // part of the error; "" if the shares satisfy the rules
+		want    string // part of the error; "": the shares satisfy the rules
 	}{
 		{Rules{Ranks: 3, Batch: 6}, []int{1, 5, 0}, ""},
 		{Rules{Ranks: 3, Batch: 6}, []int{1, 5}, "got 2 shares, want one for each of 3 ranks"},
@@ -43,7 +43,7 @@ func TestPartsOfRanksCoverTheBatch(t *testing.T) {
 	}
 }
 
-// compiling are plans that become ready when a test says so.
+// compiling are plans that become ready when the test sets ready.
 type compiling struct {
 	ready    bool
 	err      error
@@ -69,7 +69,7 @@ func TestAChangeWaitsForThePlansOfThisRank(t *testing.T) {
 	if err := o.Propose(next, func(n []int) Plans { planned = n[1]; return plans }); err != nil {
 		t.Fatal(err)
 	}
-	next[0] = 99 // the owner keeps a copy
+	next[0] = 99 // the owner must have its own copy
 	vote := func(wantUnready bool) {
 		t.Helper()
 		unready, hash, err := o.Vote()

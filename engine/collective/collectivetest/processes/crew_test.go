@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// If a process does not end, all callers that wait for it must get an error that names it.
+// If a process does not end, all callers that wait for it must get an error with the name of the process.
 func TestAProcessThatDoesNotEndIsGivenUp(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -46,7 +46,7 @@ type closing struct{ collective.Communicator }
 func (closing) Close() error { return nil }
 func (closing) Err() error   { return errors.New("it is still there") }
 
-// Groups that all ranks have left must be removed when the next group is joined.
+// When a rank joins the next group, its process must remove the groups that all ranks have left.
 func TestGroupsThatWereLeftAreForgotten(t *testing.T) {
 	requests, to, err := os.Pipe()
 	if err != nil {
@@ -73,14 +73,14 @@ func TestGroupsThatWereLeftAreForgotten(t *testing.T) {
 		}
 		return r.Fault.Text
 	}
-	answer() // the device is open
+	answer() // reports that the device is open
 	for i, step := range []struct {
 		do    verb
 		group uint64
 		want  string
 	}{
 		{join, 1, ""}, {join, 2, ""}, {leave, 1, ""},
-		{failure, 1, "it is still there"}, // the error names the process itself
+		{failure, 1, "it is still there"}, // this error comes from the process itself
 		{join, 3, ""},
 		{failure, 1, collective.ErrClosed.Error()},
 		{failure, 2, "it is still there"},

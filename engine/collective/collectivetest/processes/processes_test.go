@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// wrong computes wrong sums.
+// wrong is a communicator that computes wrong sums.
 type wrong struct{ *shm.Communicator }
 
 func (w wrong) Enqueue(op collective.Op) error {
@@ -63,7 +63,7 @@ func (w wrong) Enqueue(op collective.Op) error {
 	return w.Communicator.Enqueue(op)
 }
 
-// spoiling modifies a buffer before it is read.
+// spoiling is an event that modifies a buffer before the buffer is read.
 type spoiling struct {
 	device.Event
 	buffer device.Region
@@ -77,7 +77,7 @@ func (s spoiling) WaitHost(limit time.Duration) error {
 	return err
 }
 
-// crew starts this test binary.
+// crew opens a crew whose processes are this test binary.
 func crew(t *testing.T, role string) *processes.Crew {
 	t.Helper()
 	if err := shm.Available(); err != nil {
@@ -89,7 +89,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	}
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
-		if role == "parent" { // the parent of a process that keeps the output pipe open
+		if role == "parent" { // a shell starts a process that keeps the output pipe open, then becomes the rank
 			cmd = exec.Command("sh", "-c", `sleep 100 3<&- 4>&- & exec "$0"`, program)
 		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
@@ -103,7 +103,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	return c
 }
 
-// Close must wait only for the rank, not for processes that the rank started.
+// Close must wait for the rank, but not for processes that the rank has started.
 func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
 	g := crew(t, "parent").Open(conformance.Go(t), 1, time.Minute)
 	g.Kill(0) // fails the test if it takes too long
@@ -127,12 +127,12 @@ func TestWrongRanksAreFound(t *testing.T) {
 	}
 	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) },
 		conformance.Options{Match: match, Limit: 2 * time.Minute})
-	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // a single rank, and three
+	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // passes with one rank, fails with three
 		t.Errorf("got %d passed and %d failed, want 1 and 1: %+v", passed, failed, r)
 	}
 }
 
-// The error must state why there is no device.
+// If a rank has no device, the error must state the reason.
 func TestARankWithoutDevice(t *testing.T) {
 	c := crew(t, "deviceless")
 	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) },
