@@ -1,10 +1,10 @@
 #!/bin/bash
-# decode_speed.sh compares the JPEG decoding of the loader with a plain loop over libturbojpeg, in images per second of
-# CPU time.
+# decode_speed.sh: compares JPEG decoding of the loader with a plain loop over libturbojpeg, in images per second of CPU
+# time.
 #
 #     make && HETERO_LIB_DIR=$PWD/build/lib scripts/decode_speed.sh FOLDER [ROUNDS]
 #
-# Both decode the .jpg files of FOLDER from memory to RGB, at full size, with the accurate DCT. Their runs alternate.
+# Both decode the .jpg files in FOLDER from memory to RGB, with the accurate DCT, in full size. Runs alternate.
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
 folder=$(realpath "$1") rounds=${2:-5}

@@ -258,7 +258,7 @@ prepare() {
 		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1" --set balance.curve_cache=off
 		--set train.eval_interval=0 --set checkpoint.interval_steps=0 --set checkpoint.interval_seconds=0 --set checkpoint.keep=1 --set checkpoint.best=false
 		--set profile.enabled=true)
-	# With synchronised batch normalisation, ranks would wait for each other within the passes, whatever their shares.
+	# With synchronised batch normalisation, ranks would wait for each other within the passes, for any shares.
 	[[ "${settings[*]-}" == *model.batch_norm=* ]] || own+=(--set model.batch_norm=ghost --set model.ghost_group=4)
 	case $scenario in
 	single) own+=(--set parallel.ranks=1) ;;

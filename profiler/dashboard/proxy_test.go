@@ -41,7 +41,7 @@ func proxied(t *testing.T, at, prefix string, strips, keepsHost bool) (*http.Cli
 	return client, &url.URL{Scheme: "https", Host: "example.com", Path: decoded(prefix), RawPath: prefix}
 }
 
-// dialer returns a function that connects to one address, whatever name the client asks for.
+// dialer returns a function that connects to one address for every name.
 func dialer(at string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, at)

@@ -41,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Every scan must end, whatever the content of the file.
+// Every scan must end, independent of the content of the file.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("[\n{\"epoch\":1,\"iteration\":1},\n{\"iteration\":2}\n]\n"), int64(10))
 	f.Add([]byte("[{\"iteration\":1}]"), int64(0))

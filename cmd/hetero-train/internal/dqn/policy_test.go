@@ -176,7 +176,7 @@ func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
 	return policy
 }
 
-// With an infinite margin, a policy must equal its baseline, whatever its weights. This must also hold on random
+// With an infinite margin, a policy must equal its baseline, independent of its weights. This must also hold on random
 // clusters, and if jobs may not move.
 func TestEndlessCautionIsTheBaseline(t *testing.T) {
 	p := smallProblem()
