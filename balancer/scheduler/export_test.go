@@ -44,7 +44,7 @@ func Chosen(p Policy) (job int, victims []int) {
 
 // Swap is a simple search for the job that justifies stopping other jobs. It returns this job, or -1, and the jobs to
 // stop. p is a policy of [Limit] that has just decided. If a job is overdue, overdue is true and job is -1.
-// Swap tries the shortest job of each shape, in the order of their GPU time. It tries each shape, independent of the results
+// Swap tries the shortest job of each shape, in the order of their GPU time. It tries each shape, regardless of
 // of other shapes.
 func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	b := p.(*bounded)

@@ -110,8 +110,8 @@ func busyRanks(t *testing.T, groups []string, accept func(figure) bool, want str
 	}
 }
 
-// A rank that keeps its only thread busy must have a utilization of 100 %, regardless of other CPUs and ranks the machine
-//. On a loaded machine, the thread gets only a part of a CPU, and the utilization is this part.
+// A rank that keeps its only thread busy must have a utilization of 100 %, regardless of other CPUs and ranks.
+// On a loaded machine, the thread gets only a part of a CPU, and the utilization is this part.
 func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
 	busyRanks(t, []string{"none", "none"}, func(f figure) bool {
 		used := min(f.Used, 1)
