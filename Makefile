@@ -34,10 +34,10 @@ endif
 ifneq ($(filter-out arm64,$(ARCH)),)
 $(error ARCH: got '$(ARCH)', want arm64, or no value for this machine)
 endif
-# CROSS is the prefix of the cross compiler's names; empty if this machine is itself of the architecture.
+# CROSS is the prefix of the cross compiler's names. It is empty if this machine has the requested architecture.
 CROSS   := $(if $(ARCH),$(if $(filter aarch64 arm64,$(shell uname -m)),,aarch64-linux-gnu-))
-# Paths may contain spaces, so recipes quote them, and no function of make splits them. A variable BUILD of the
-# environment belongs to another program.
+# Paths may contain spaces, so recipes quote them, and no make function splits them. The Makefile ignores a variable
+# BUILD from the environment, because another program may have set it.
 ifeq ($(origin BUILD),command line)
 PROGRAM := $(BUILD)/hetero-train
 else
@@ -52,7 +52,7 @@ export CC := $(CROSS)gcc
 export CXX := $(CROSS)g++
 export GOARCH := $(ARCH)
 export CGO_ENABLED := 1
-# Libraries of this machine are none of the other architecture. third_party/arm64.sh fetches some of those.
+# A cross build must not use libraries of this machine. third_party/arm64.sh downloads libraries for arm64.
 CROSS_CMAKE := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_FIND_ROOT_PATH='$(CURDIR)/third_party/.arm64' \
 	-DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
 CROSSED := build native configure install dist dist-check clean help
@@ -67,56 +67,56 @@ VERSION  := $(or $(shell sh third_party/version.sh),$(error third_party/version.
 CORES    := $(shell nproc 2>/dev/null || echo 2)
 # The scripts of third_party need these folders.
 PLACES   := HETERO_FETCHED='$(FETCHED)' HETERO_BUILD='$(BUILT)'
-# Tools that deps.sh has put below FETCHED.
+# deps.sh installs tools below FETCHED.
 export PATH := $(FETCHED)/.tools/go/bin:$(FETCHED)/.tools/cmake/bin:$(PATH)
-# Go has its caches below HOME, which services and containers may not set, or not let the user write.
+# By default, Go stores its caches below HOME. In services and containers, HOME may be unset or read-only.
 ifeq ($(shell [ -w "$$HOME" ] && echo yes),)
 export GOPATH ?= $(FETCHED)/.go
 export GOCACHE ?= $(FETCHED)/.go/cache
 endif
-# By default Go calls the C compiler gcc. A machine may have only clang, as cc.
+# By default, Go calls the C compiler by the name gcc. A machine may have only clang, as cc.
 ifeq ($(origin CC),default)
 ifeq ($(shell command -v gcc 2>/dev/null),)
 export CC := cc
 endif
 endif
 
-# The Makefile sets the version, because Go asks git, which refuses a clone that belongs to another user (a container's
-# bind mount).
-# -z lazy: go-nvml does not link NVIDIA's library; its functions are resolved at their first call. If the C compiler by
-# default resolves all symbols at the start (-z now), the program would not start without this library.
+# The Makefile passes the version to the linker. Go would ask git for it, and git refuses a clone that belongs to
+# another user (a container's bind mount).
+# -z lazy: go-nvml does not link NVIDIA's library, and resolves its functions at their first call. With -z now, the
+# default of some C compilers, the program would not start without this library.
 LAZY     := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) -X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION)'
 # go-nvml binds every function of NVIDIA's library, including deprecated ones.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# If the GPU device is built, the Go code that queries the driver is built, too. go then needs this environment. The
-# program starts without a driver in both cases.
+# If the GPU device is built, the Go code that queries the driver is built, too. The go command then needs the
+# environment in cuda.env. With or without this code, the program starts on machines without a driver.
 CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 
 # Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
-# -count=1: the test cache of Go does not notice a rebuilt C++ library.
-# GOGC: the heaps of tests are small, so by default a fifth of their CPU time is garbage collection.
+# -count=1: Go's test cache does not notice a rebuilt C++ library.
+# GOGC: the heaps of tests are small, so with Go's default a fifth of their CPU time is garbage collection.
 TEST_ENV := GOGC=400 HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
-# Without the symbols that debuggers need, linking takes a third less CPU time. Go prints the same tracebacks. The address
-# sanitizer reads the symbols.
+# Linking without debug symbols takes a third less CPU time, and Go prints the same tracebacks. Builds with the address
+# sanitizer keep the symbols, because its reports use them.
 STRIP    := $(if $(filter address,$(SANITIZE)),,-s -w )
-# make lint vets all packages, so the tests do not.
-# .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
-# Two packages more than cores are tested at a time, and in a package two tests more than cores, because many tests wait for
-# other processes.
+# Tests run without go vet, because `make lint` vets all packages. .ci/tests.py prints the output of go test and counts
+# the skipped tests by reason. RECORD=FILE keeps the results.
+# Many tests wait for other processes, so go test runs more of them than there are cores. It tests two packages more
+# than cores at a time, and in a package two tests more than cores.
 GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 60m -p $(shell expr $(CORES) + 2) -parallel $(shell expr $(CORES) + 2) -ldflags='$(STRIP)$(LAZY)'
-# The packages that take longest start first, in this order.
+# The listed packages take longest, so they start first, in this order.
 ALL_TESTS := ./cmd/hetero-train/program ./engine/collective/gloo ./engine/train ./cuda ./balancer/simulate ./examples \
 	./engine/device/... ./engine/collective/... ./profiler/mlflow ./...
 ifeq ($(SANITIZE),address)
-# The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
-# loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function
-# throw.
+# The sanitizer's run-time library must be the first library that every test binary loads. The C++ library must also be
+# loaded at the start. If libhetero_*.so loads it later, the sanitizer does not find the C++ library's function throw.
 ASAN_PRELOAD := $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 TEST_ENV += ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
-# The reference device and the conformance suite call no C, and the checks of their loads and stores would take most of the
-# time. The heap of Go stays guarded: the sanitizer still reports C++ code that leaves a buffer of Go.
+# The reference device and the conformance suite call no C code, so Go compiles them without checks of loads and stores.
+# These checks would take most of the time. The sanitizer still guards Go's heap: it reports C++ code that writes
+# outside a buffer of Go.
 MODULE   := github.com/hetero-train/hetero-train
 GO_TEST  += -asan $(foreach plain,reference devicetest,-gcflags=$(MODULE)/engine/device/$(plain)=-asan=false) -exec 'env LD_PRELOAD=$(ASAN_PRELOAD)'
 else ifeq ($(SANITIZE),undefined)
@@ -198,7 +198,7 @@ lint: ## gofmt, columns, go vet, go.mod, symbol check; golangci-lint and clang-f
 		else echo "lint: clang-format is not installed, skipped"; fi
 
 # The bundle is for a GPU machine without Go and without a network. It contains the program, libraries, scripts, and the
-# test that compares training with PyTorch's runs.
+# test that compares training with PyTorch runs.
 BUNDLE := $(BUILD)/gpu-bundle/hetero-train
 
 gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, run scripts/gpu_check.sh
@@ -226,8 +226,8 @@ bench: build ## Measure this machine's peak, every op against it, and ResNet-50 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-# install runs the program to get the shell completions. If this machine cannot run it, install builds one for this machine,
-# without cgo.
+# `make install` runs the program to generate the shell completions. If this machine cannot run the program, it builds
+# another one for this machine, without cgo.
 RUNS := $(if $(CROSS),$(BUILT)/completions/hetero-train,$(PROGRAM))
 
 install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set
@@ -254,14 +254,14 @@ endif
 
 RELEASE := dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 
-# A name with .dirty says nothing about the changes, and releases for GPUs and for CPUs have one name.
+# An image name with .dirty would not identify the changes. Releases for GPUs and for CPUs have the same name.
 container: ## Build a container image in build/container, as root, from a release of make dist; CUDA=on for GPUs (docs/containers.md)
 	@case '$(VERSION)' in *.dirty | *+unknown) false ;; esac && [ -e '$(RELEASE)' ] && \
 		[ "$$(tar -tf '$(RELEASE)' | grep -c '/libhetero_cuda\.so$$')" = $(if $(filter on,$(CUDA)),1,0) ] || \
 		$(MAKE) --no-print-directory dist
 	@deploy/container/build.sh $(if $(filter on,$(CUDA)),--cuda) --release '$(RELEASE)'
 
-# Only files of the build: a BUILD of the user may contain other files.
+# `make clean` deletes only files of the build, because BUILD may name a folder of the user that contains other files.
 clean: ## Remove built files; keep downloads
 ifeq ($(PROGRAM),./hetero-train)
 	rm -rf build dist hetero-train

@@ -14,7 +14,7 @@ import sys
 
 LIMIT = 120
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`|\'(?:[^\'\\]|\\.)*\'|https?://\S+')
-REST = 30  # what may follow such a string
+REST = 30  # most characters after the end of a raw string
 CODE = ("*.go", "*.py", "*.cc", "*.h", "*.cu", "*.cuh")
 
 

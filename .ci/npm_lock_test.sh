@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests npm_lock.py on changed lock files. .ci/run runs it.
+# Tests npm_lock.py with changed lock files. .ci/run runs this script.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 room=$(mktemp -d)
@@ -7,7 +7,8 @@ trap 'rm -rf "$room"' EXIT
 failed=0
 mkdir -p "$room/profiler/dashboard/ui" "$room/third_party"
 
-# expect TEXT CHANGE makes a copy, changes the lock file by a statement of Python, and wants a fault with TEXT; "": none.
+# expect TEXT CHANGE copies the lock file and changes it by the Python statement CHANGE. npm_lock.py must then report a
+# fault that contains TEXT. If TEXT is empty, it must report none.
 expect() {
 	cp "$here"/../profiler/dashboard/ui/package*.json "$room/profiler/dashboard/ui/"
 	cp -r "$here"/../third_party/{uplot,notices.sh} "$room/third_party/"

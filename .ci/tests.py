@@ -65,7 +65,7 @@ class Tests:
                 said = [line for line in said if not line.startswith("--- FAIL")
                         or line.startswith(f"--- FAIL: {test} ")]
             show("".join(said))
-            if not test:  # a crash: the tests that did not end
+            if not test:  # go test crashed: tests that did not end
                 for (p, t), text in self.output.items():
                     if p == package and t and (p, t) not in self.results:
                         show("".join(text))
@@ -135,7 +135,7 @@ def run(args):
     print(f"tests: {passed} passed, {sum(bool(t) for _, t in tests.failed)} failed, {reasons.total()} skipped")
     for why, count in reasons.most_common():
         print(f"  {count:4} skipped: {why}")
-    # The CPU time includes compiling. Tests share the CPUs, so their own times are times on the clock.
+    # The printed CPU time includes compiling. Tests share the CPUs, so the time of each test is elapsed time.
     print(f"time: {seconds:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU time")
     for kind, slowest in zip(("packages", "tests"), tests.slowest()):
         print(f"slowest {kind}:")

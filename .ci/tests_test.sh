@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests tests.py on a module with tests that pass, fail, crash, skip and do not compile. .ci/run runs it.
+# Tests tests.py with a module whose tests pass, fail, crash, skip, or do not compile. .ci/run runs this script.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 room=$(mktemp -d)
@@ -8,8 +8,8 @@ cd "$room" || exit 1
 failed=0
 export GOFLAGS=-mod=mod GOWORK=off
 
-# expect CODE NAME COMMAND... runs the command. The lines of standard input must be in its output; those that start with !
-# must not.
+# expect CODE NAME COMMAND... runs the command, and checks its exit code. The output must contain each line of standard
+# input, and must not contain lines that start with "!".
 expect() {
 	local code=$1 name=$2 got
 	shift 2
@@ -25,7 +25,7 @@ expect() {
 	done
 }
 
-# file FOLDER BODY writes a package with this test.
+# file FOLDER BODY writes a package that contains one test with this body.
 file() {
 	mkdir -p "$1"
 	printf 'package %s\n\nimport ("fmt"; "os"; "testing")\n\nfunc TestOne(t *testing.T) { fmt.Print("said\\n"); t.Log("logged"); %s; _ = os.Getpid() }\n' "$1" "$2" >"$1/one_test.go"

@@ -19,7 +19,7 @@ import (
 // mostLines is the largest number of lines of an example.
 const mostLines = 75
 
-// common are the settings of a training run that takes less than a second.
+// common contains the settings of a training run that takes less than a second.
 var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96",
 	"data.batch_size=12", "data.image_size=8", "data.crop_padding=0", "train.steps=12",
 	"train.eval_interval=0", "optimizer.lr=0.05", "schedule.name=constant", "experiment.name=run"}
@@ -36,7 +36,7 @@ func TestExamplesTrain(t *testing.T) {
 	for _, c := range []struct {
 		folder string
 		set    []string
-		gone   []string // keys in common that the example does not support
+		gone   []string // keys in common that do not suit the example
 		chance float64
 	}{
 		// The initial loss is near the logarithm of the number of classes.
@@ -97,7 +97,7 @@ func shortEnough(t *testing.T, file string) {
 	}
 }
 
-// run runs a command in a folder. It takes modules only from the module cache.
+// run runs a command in a folder. Go takes modules only from the module cache.
 func run(t *testing.T, dir string, env []string, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Trains 20 short runs of unequal ranks: policies, CPU quotas, noisy neighbours, slow links, evaluations and
-# checkpoints. Then compares the sums of the parts of steps with the measured steps (scripts/account.py), and draws the
-# predicted and achieved speed-ups of the changes of shares.
+# checkpoints. Then compares the sum of the parts of each step with the measured time (scripts/account.py). Also draws
+# the predicted and the achieved speed-ups of changes of shares.
 #
 #     sudo scripts/account_runs.sh FOLDER [NAME...]     # NAME: only these runs
 #
-# Needs the privileges of scripts/lab.sh. PROGRAM is the program to run, ./hetero-train by default.
+# The script needs the privileges of scripts/lab.sh. PROGRAM is the program to run, ./hetero-train by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || {
@@ -26,7 +26,7 @@ printf '%s\n' 'weather v1' 'every 20 for 5 rank 0 neighbour 1' 'from 60 to 90 ra
 link=$out/link.txt
 printf '%s\n' 'weather v1' 'from 50 to 80 rank 1 link 5 mbit' >"$link"
 
-# NAME POLICY QUOTAS LINKS SETTINGS...
+# train NAME POLICY QUOTAS LINKS SETTINGS... trains one run.
 train() {
 	local name=$1 policy=$2 quotas=$3 links=$4
 	shift 4

@@ -19,7 +19,7 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 bad=0 ran=0 port=$((20000 + $$ % 8000))
 
-# job NAME TEXT LAUNCHER... runs the program under a launcher. Its folder is $dir/NAME; its output goes to the file
+# job NAME TEXT LAUNCHER... runs the program under a launcher. The run is in $dir/NAME, and the output is in the file
 # TEXT.
 job() {
 	job_name=$1 job_text=$2
@@ -27,7 +27,7 @@ job() {
 	timeout 120 "$@" "$program" train --dataset synthetic_image --num-samples 240 --batch-size 6 --set 'model.channels=[4]' --set data.image_size=8 \
 		--set device.kind=cpu --set train.steps=40 --set parallel.rendezvous_timeout_seconds=60 --set experiment.output_dir="$dir/$job_name" >"$job_text" 2>&1
 }
-# check NAME CODE RANKS prints whether a run succeeded.
+# check NAME CODE RANKS prints whether a run has succeeded.
 check() {
 	ran=$((ran + 1))
 	result=$(cat "$dir/$1"/*/results/result.json 2>/dev/null)
@@ -42,13 +42,13 @@ check() {
 	grep -v '^$' "$dir/$1.txt" | tail -n 15 | sed 's/^/    /'
 	bad=$((bad + 1))
 }
-one() { # NAME LAUNCHER...: two ranks
+one() { # NAME LAUNCHER...: runs two ranks
 	name=$1
 	shift
 	job "$name" "$dir/$name.txt" "$@"
 	check "$name" $? 2
 }
-nodes() { # NAME, arguments of both nodes: two torchrun nodes of two ranks. With c10d, either node may become node 0.
+nodes() { # NAME, arguments of both nodes: two torchrun nodes of two ranks. With c10d, either node may be node 0.
 	name=$1
 	shift
 	job "$name" "$dir/$name.txt" "$torchrun" --no-python --nnodes 2 --nproc-per-node 2 --node-rank 0 "$@" &
@@ -66,7 +66,7 @@ if command -v "$torchrun" >/dev/null; then
 	one torchrun-standalone "$torchrun" --no-python --nproc-per-node 2 --standalone
 	one torchrun-static "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --node-rank 0 --rdzv-backend=static --master-addr 127.0.0.1 --master-port "$port"
 	one torchrun-c10d "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 1))"
-	# If other machines can resolve the name of this machine, they can reach node 0, so ranks need a token.
+	# If other machines can resolve the name of this machine, they can connect to node 0. Ranks then need a token.
 	HETERO_TOKEN=$(head -c 32 /dev/urandom | base64)
 	export HETERO_TOKEN
 	nodes torchrun-two-nodes-c10d --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 2))"

@@ -134,7 +134,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 records=$scratch/records.jsonl
 
-# slower PRECISION MODE succeeds if MODE took over 1.15 times as long as another mode of PyTorch in round 1.
+# slower PRECISION MODE succeeds if MODE took more than 1.15 times as long as another PyTorch mode in round 1.
 slower() {
 	"$PYTHON" - "$records" "$1" "$2" <<-'PY'
 		import json, sys
@@ -144,7 +144,7 @@ slower() {
 	PY
 }
 
-# record WHO PRECISION ROUND COMMAND... runs the command and stores the last line of its output, which is JSON.
+# record WHO PRECISION ROUND COMMAND... runs the command. The last line of its output is JSON, which record stores.
 record() {
 	local who=$1 precision=$2 round=$3 line cap=()
 	shift 3

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Compiles the native libraries of this commit with many compilers, in root file systems of Debian. Fails if a compiler prints
-# a warning or does not compile them. The CUDA code and Gloo's are not compiled.
+# Compiles the native libraries of this commit with many compilers, in root file systems of Debian. Fails if a compiler
+# prints a warning or an error. Does not compile the CUDA code and Gloo's own code.
 #
 #   scripts/compilers.sh [SYSTEM/COMPILER…]     as root, for chroot and debootstrap
 #
-# Without arguments, the script runs all (about two minutes of CPU time each); patterns select some:
-#
+# Without arguments, the script runs all compilers, with about two minutes of CPU time each. Patterns select some:
 #   scripts/compilers.sh 'bookworm/*' '*/clang-19'
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +27,7 @@ for one in "${all[@]}"; do
 done
 [ ${#some[@]} -gt 0 ] || fail "no compiler matches '${patterns[*]}'; want some of: ${all[*]}"
 
-# try SYSTEM/COMPILER
+# try SYSTEM/COMPILER compiles the libraries with one compiler.
 try() {
 	local system=${1%/*} compiler=${1#*/} at=$place/compiler packages=(make cmake libturbojpeg0-dev)
 	packages+=("$compiler")

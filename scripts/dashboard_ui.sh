@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds the user interface of the dashboard: profiler/dashboard/ui/src becomes profiler/dashboard/ui/bundle, which is committed.
+# Builds the user interface of the dashboard from profiler/dashboard/ui/src. The result is profiler/dashboard/ui/bundle,
+# which is committed.
 #
 #   scripts/dashboard_ui.sh            test, build and replace the bundle
 #   scripts/dashboard_ui.sh --check    test and build, and fail unless the committed bundle has the same bytes
 #
-# It needs Node 20 or later with npm. `make` needs neither, because the program contains the committed bundle.
+# The script needs Node 20 or later with npm. `make` does not need them, because it uses the committed bundle.
 set -euo pipefail
 cd "$(dirname "$0")/../profiler/dashboard/ui"
 
@@ -17,7 +18,7 @@ case $mode in
 	;;
 esac
 
-most=$((400 * 1024)) # bytes of the compressed bundle: a slow link loads it in seconds
+most=$((400 * 1024)) # limit of the compressed bundle in bytes, so that it loads within seconds on a slow link
 
 npm ci --ignore-scripts --no-audit --no-fund
 npm test

@@ -36,7 +36,7 @@ case ${ARCH:-} in
 	packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
 	triplet=$machine-linux-gnu
 	places=(usr/lib/$triplet lib/$triplet)
-	prefix=/usr/local # of Gloo
+	prefix=/usr/local # folder in the root in which Gloo is installed
 	;;
 arm64)
 	machine=aarch64
@@ -46,7 +46,7 @@ arm64)
 	places=(usr/$triplet/lib opt/arm64/usr/lib/$triplet)
 	prefix=/opt/arm64/usr
 	cross=(-D CMAKE_SYSTEM_NAME=Linux -D CMAKE_SYSTEM_PROCESSOR=$machine -D CMAKE_CXX_COMPILER=$triplet-g++)
-	export GOARCH=arm64 CGO_ENABLED=1 # go list names the modules of this architecture
+	export GOARCH=arm64 CGO_ENABLED=1 # makes go list print the modules of this architecture
 	;;
 *) fail "ARCH: got '$ARCH', want arm64, or no value for x86-64" ;;
 esac
@@ -54,7 +54,7 @@ name=hetero-train-$version-linux-$machine
 tree=$PWD/build/dist/$name
 libs=$tree/lib/hetero-train
 licences=$tree/share/doc/hetero-train/licences
-most=2000 # MiB of disk space while the script runs; 400 MiB stay for later builds
+most=2000 # MiB of disk space that the script needs; 400 MiB stay in use for later builds
 
 need_roots
 git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the release contains the files that git tracks"
@@ -64,10 +64,10 @@ need_space build/dist $most "a release"
 goroot=$(go env GOROOT)
 mounts=("$goroot" usr/local/go)
 
-# get_cuda gets the pinned CUDA toolkit, and mounts it where the build finds it.
+# get_cuda downloads the pinned CUDA toolkit, and mounts it where the build searches.
 get_cuda() {
 	[ -e third_party/.cuda/PINS ] || need_space third_party 3200 "the CUDA toolkit"
-	[ -e third_party/.cuda/nvidia/licences ] || rm -rf third_party/.cuda # from an earlier version of cuda.py
+	[ -e third_party/.cuda/nvidia/licences ] || rm -rf third_party/.cuda # downloaded by an earlier cuda.py
 	if [ $machine = x86_64 ]; then
 		python3 third_party/cuda.py
 	else
@@ -87,7 +87,7 @@ copy_sources() {
 	cp -a third_party/onednn "$root/src/third_party/"
 }
 
-# get_arm64 puts libturbojpeg of Debian for arm64 into /opt/arm64 of the root, where later builds find it.
+# get_arm64 puts Debian's libturbojpeg for arm64 into /opt/arm64 of the root. Later builds use it.
 get_arm64() {
 	[ ! -e "$root/opt/arm64" ] || return 0
 	inside "$root" sh -ec '/src/third_party/arm64.sh libturbojpeg0-dev && mv /src/third_party/.arm64 /opt/arm64' >build/dist/arm64.log 2>&1 ||
@@ -99,7 +99,7 @@ debian_mirror() {
 	if [ -n "$mirror" ]; then echo "$mirror"; else awk '$1 == "deb" { print $2; exit }' "$root/etc/apt/sources.list"; fi
 }
 
-# get_gloo downloads the archive of Gloo's sources, and sets gloo to its path.
+# get_gloo downloads the archive of Gloo's sources, and sets the variable gloo to its path.
 get_gloo() {
 	local sum file url got
 	read -r sum file <third_party/gloo.sha256
@@ -147,7 +147,7 @@ build() {
 	cp -a "$root/out" "$tree"
 }
 
-# glibc matches the names of the libraries that belong to glibc.
+# glibc matches the names of the libraries of glibc.
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64|ld-linux-aarch64)\.so\.'
 
 # bundle copies all libraries that the program's libraries need directly or indirectly, except those of glibc.
@@ -168,8 +168,8 @@ bundle() {
 	done
 }
 
-# finish_files strips the program and the libraries, and sets the run path of every library, so that a library finds
-# other libraries in its own folder. All files get modes that do not depend on this machine.
+# finish_files strips the program and the libraries. It sets the run path of every library, so that a library finds
+# other ones in its own folder. All files get modes that do not depend on this machine.
 finish_files() {
 	rm -rf "$root/out" && cp -a "$tree" "$root/out"
 	inside "$root" sh -ec '"$1-strip" /out/bin/hetero-train
@@ -181,7 +181,8 @@ finish_files() {
 	rm -rf "$tree" && cp -a "$root/out" "$tree"
 }
 
-# row NAME VERSION LICENCE SOURCE FOLDER adds a row to the manifest; the folder, below the licences, has the texts.
+# row NAME VERSION LICENCE SOURCE FOLDER adds a row to the manifest. FOLDER contains the texts of the licence, below the
+# folder of licences.
 row() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$licences/MANIFEST.tsv"; }
 
 # licence_of PATH copies the copyright file of a library's Debian package, and adds the package to the manifest.
@@ -191,7 +192,7 @@ licence_of() {
 		IFS=$'\t' read -r package number source _ < <(awk -F '\t' -v path="${file#/opt/arm64}" '$4 == path' "$root/opt/arm64/files.tsv")
 		doc=$root/opt/arm64/usr/share/doc
 	else
-		for path in "$file" "${file#/usr}" "/usr$file"; do # dpkg knows the path of before or after the merge of /usr
+		for path in "$file" "${file#/usr}" "/usr$file"; do # dpkg may know the path before or after the merge of /usr
 			package=$(inside "$root" dpkg -S "$path" 2>/dev/null | head -n 1) && break
 		done
 		package=${package%%:*}
@@ -229,7 +230,7 @@ licence_in() {
 	echo "${text# AND }"
 }
 
-# collect_licences collects the licences of everything else in the release.
+# collect_licences collects the licences of all other parts of the release.
 collect_licences() {
 	local module moved dir files licence onednn=third_party/onednn
 	cp LICENSE "$licences/"
@@ -251,7 +252,7 @@ collect_licences() {
 	row Gloo "0.5.0 of $(echo "$gloo" | sed 's/.*git\(....\)\(..\)\(..\).*/\1-\2-\3/')" BSD-3-Clause "Debian source archive $(basename "$gloo"), linked into libhetero_gloo.so" gloo
 	if [ -f "$goroot/LICENSE" ]; then
 		cp "$goroot/LICENSE" "$licences/go/"
-	else # some packages of Go, such as the wheel, leave it out; this file has the same text
+	else # some packages of Go, such as the wheel, lack the file above; this one has the same text
 		cp "$goroot/src/cmd/vendor/golang.org/x/sys/LICENSE" "$licences/go/"
 	fi
 	row Go "$(head -n 1 "$goroot/VERSION")" BSD-3-Clause "the Go toolchain, linked into hetero-train" go
@@ -283,7 +284,7 @@ collect_licences
 cp README.md "$tree/"
 finish_files
 scripts/dist_check.sh --elf "$tree"
-for file in dist/*.tar.gz; do # of another version
+for file in dist/*.tar.gz; do # removes releases of other versions
 	[[ $file == dist/hetero-train-"$version"-linux-*.tar.gz ]] || rm -rf dist
 done
 mkdir -p dist && rm -f dist/*$machine*

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 fail() { echo "dist_check: $*" >&2; exit 1; }
 . scripts/roots.sh
-newest=2.28 # glibc of RHEL 8, Debian 10 and Ubuntu 18.10
+newest=2.28 # the glibc of RHEL 8, Debian 10 and Ubuntu 18.10
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64|ld-linux-aarch64)\.so\.'
 
 # versions_needed FILE prints LIBRARY VERSION for each version of a library that the file needs.
@@ -32,10 +32,10 @@ versions_defined() {
 		defines && /Name: / { sub(/.*Name: /, ""); print $1 }'
 }
 
-# symbols_of FILE VERSION prints the symbols that the file needs in this version.
+# symbols_of FILE VERSION prints the symbols of this version that the file needs.
 symbols_of() { readelf --dyn-syms -W "$1" | awk -v at="@$2" '$7 == "UND" && index($8, at) && substr($8, index($8, at)) == at { printf " %s", substr($8, 1, index($8, at) - 1) }'; }
 
-# check_elf FOLDER
+# check_elf FOLDER implements --elf.
 check_elf() {
 	local file needed library version count=0 bad=0
 	complain() { echo "dist_check: $*" >&2; bad=1; }
@@ -65,7 +65,7 @@ check_elf() {
 	echo "dist_check: $count programs and libraries need at most glibc $newest and no other libraries"
 }
 
-# check_wheel WHEEL
+# check_wheel WHEEL implements --wheel.
 check_wheel() {
 	local wheel prefix=$folder/venv left
 	wheel=$(realpath "$1")
@@ -85,8 +85,8 @@ check_wheel() {
 	echo "dist_check: pip installs and removes $(basename "$1"), and its program trains"
 }
 
-# check_gpu TREE PROGRAM… fails unless a release with the GPU device reports that there is no driver, because the roots
-# contain none. It is a string, because a shell in a root runs it.
+# check_gpu TREE PROGRAM… checks a release that contains the GPU device. The roots contain no driver, so the release
+# must report this. The function is a string, because a shell in a root executes it.
 check_gpu='check_gpu() {
 	[ -e "$1/lib/hetero-train/libhetero_cuda.so" ] || return 0
 	shift
@@ -99,7 +99,7 @@ check_gpu='check_gpu() {
 }
 '
 
-# check_release RELEASE ARCHIVE
+# check_release RELEASE ARCHIVE checks the archive in a root of this Debian release.
 check_release() {
 	local root=$PWD/build/dist/check-$1
 	need_space build/dist 600 "a root of Debian $1"
@@ -111,7 +111,8 @@ check_release() {
 		hetero-train version
 		hetero-train devices
 		check_gpu /opt/dist hetero-train
-		# With off, the ranks of one machine use Gloo, or fail if Gloo does not work. Losses must be equal with both.
+		# With off, the ranks of one machine use Gloo, or fail if Gloo does not work. The losses must be equal with auto
+		# and off.
 		for memory in auto off; do
 			hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 \
 				--experiment-name "check-$memory" --nproc-per-node 2 --set parallel.shared_memory=$memory --set train.precision=f32 \
@@ -126,7 +127,8 @@ check_release() {
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
 }
 
-# check_arm64 FOLDER. QEMU's user mode cannot start further processes of the program, so there is one rank.
+# check_arm64 FOLDER checks a release for arm64. It trains with one rank, because QEMU's user mode cannot start further
+# processes of the program.
 check_arm64() {
 	local glibc_of=$PWD/build/dist/root-bullseye-aarch64/usr/aarch64-linux-gnu
 	command -v qemu-aarch64 >/dev/null || fail "qemu-aarch64 is missing; run: apt-get install qemu-user"

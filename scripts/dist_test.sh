@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the parts of dist.sh, dist_check.sh and machines.sh that need no root: wheel.py, the check of symbols, and
-# machines_table.py. .ci/run runs it.
+# machines_table.py. .ci/run runs this script.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)
@@ -20,7 +20,7 @@ expect() {
 	fi
 }
 
-# tree FOLDER makes the files of a small release.
+# tree FOLDER creates the files of a small release.
 tree() {
 	mkdir -p "$1"/{bin,lib/hetero-train,share/hetero-train/configs,share/doc/hetero-train/licences}
 	printf '#!/bin/sh\necho "$0" "$@"\n' >"$1/bin/hetero-train"
@@ -34,7 +34,8 @@ tree() {
 	done
 }
 
-# version.sh prints the release. Unless the checkout is the unchanged tag of the release, it also prints the commit.
+# version.sh must print the release. Unless the checkout is the unchanged tag of the release, it must also print the
+# commit.
 mkdir -p "$room/sources/third_party"
 cp ../third_party/version.sh "$room/sources/third_party/"
 echo 1.2.0 >"$room/sources/VERSION"
@@ -60,9 +61,9 @@ echo >>"$room/sources/third_party/version.sh"
 expect_version "the tag and changes" "$commit.dirty"
 expect 1 "want the output of third_party/version.sh" "a version that is none" python3 wheel.py "$room/one" "next week" $platform "$room"
 
-# A wheel depends on contents and SOURCE_DATE_EPOCH only, not on folder or time.
+# A wheel must depend only on its contents and SOURCE_DATE_EPOCH, and not on its folder or the time.
 tree "$room/one"
-sleep 2.1 # zip files count two seconds
+sleep 2.1 # zip files have a time resolution of two seconds
 tree "$room/two"
 mkdir "$room/out" "$room/again"
 export SOURCE_DATE_EPOCH=1700000000
@@ -75,7 +76,7 @@ expect 0 "" "a wheel of a commit" python3 wheel.py "$room/one" 1.2.0+gabc1234.di
 chmod 644 "$room/two/bin/hetero-train"
 expect 1 "no executable bin/hetero-train" "a release without the program" python3 wheel.py "$room/two" 1.2.0 $platform "$room/again"
 
-# A release with the GPU device has the extra cuda, which names NVIDIA's libraries.
+# A release with the GPU device must have the extra cuda, which names NVIDIA's libraries.
 metadata() { python3 -c 'import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); print(z.read([n for n in z.namelist() if n.endswith("/METADATA")][0]).decode().split("\n\n")[0])' "$1"; }
 if metadata "$room/out/$wheel" | grep -q cuda; then echo "a wheel without the GPU device: got the extra cuda, want none" >&2; failed=1; fi
 cp "$room/one/lib/hetero-train/liba.so" "$room/one/lib/hetero-train/libhetero_cuda.so"
@@ -86,7 +87,7 @@ for line in "Provides-Extra: cuda" "Requires-Dist: nvidia-cudnn-cu13>=9.20.0.48,
 done
 rm "$room/one/lib/hetero-train/libhetero_cuda.so"
 
-# RECORD has the hash of every file.
+# RECORD must contain the hash of every file.
 expect 0 "" "hashes of RECORD" python3 - "$room/out/$wheel" <<'PY'
 import base64, csv, hashlib, os, sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
@@ -106,13 +107,13 @@ assert modes["hetero_train-1.2.0.data/scripts/hetero-train"] == 0o755, modes
 assert modes["hetero_train-1.2.0.data/data/share/hetero-train/configs/a.toml"] == 0o644, modes
 PY
 
-# pip puts the program into bin/ and the libraries into lib/hetero-train of the environment.
+# pip must put the program into bin/ of the environment, and the libraries into lib/hetero-train.
 if python3 -m venv "$room/venv" >/dev/null 2>&1; then
 	expect 0 "" "pip install" "$room/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$room/out/$wheel"
 	expect 0 "bin/hetero-train devices" "the installed program" "$room/venv/bin/hetero-train" devices
 	expect 0 "$room/venv/bin/hetero-train" "the program that the package finds" "$room/venv/bin/python" -c '
 import os, sys, sysconfig, types
-package = sys.modules["hetero_train"] = types.ModuleType("hetero_train")  # whose own code needs PyTorch
+package = sys.modules["hetero_train"] = types.ModuleType("hetero_train")  # its own code needs PyTorch
 package.__path__ = [os.path.join(sysconfig.get_path("purelib"), "hetero_train")]
 os.environ["PATH"] = ""
 os.environ.pop("HETERO_TRAIN", None)
@@ -123,7 +124,7 @@ else
 	echo "dist_test: python3-venv is missing, pip install is not tested" >&2
 fi
 
-# check_elf accepts the tree, and finds a function of a later glibc, a missing library and a missing run path.
+# check_elf must accept the tree. It must find a function of a later glibc, a missing library and a missing run path.
 expect 0 "5 programs and libraries" "libraries that need nothing" ./dist_check.sh --elf "$room/one"
 if [ "$(printf '2.29\n%s\n' "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -V | head -n 1)" = 2.29 ]; then
 	echo 'extern "C" double exp(double); double g(double x) { return exp(x); }' |
@@ -139,7 +140,7 @@ tree "$room/one"
 echo 'int h() { return 2; }' | ${CXX:-c++} -shared -fPIC -nodefaultlibs -x c++ -o "$room/one/lib/hetero-train/libc.so" -
 expect 1 "does not search its own folder" "a library without a run path" ./dist_check.sh --elf "$room/one"
 
-# machines_table.py keeps the rows of the page that this checkout has not run, and replaces the others.
+# machines_table.py must replace the rows that this checkout has run, and keep the other rows of the page.
 result() { printf '%s\t' "$1" 61 1500 15 "$2" abc1234 2026-11-29 2 && echo 240; }
 head='| System | User | From | Compiler | Installation, s | CPU time of the installation, s | Installation, MB | Training, s | Loss | Commit | Day | Cores |
 |---|---|---|---|---|---|---|---|---|---|---|---|'

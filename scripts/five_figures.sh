@@ -58,7 +58,7 @@ commit=$(git rev-parse --short=8 HEAD 2>/dev/null || echo unknown)
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 {
 	cat "$output/analysis/five_figures.md"
-	# scripts/headlines.sh --check reads this line
+	# scripts/headlines.sh --check reads this line.
 	echo "Measured at $commit, $(date -u +%F) (code of \`five_figures\`), with \`scripts/five_figures.sh${*:+ -- $*}\`; $(nproc) CPUs, $cpu; load $(cut -d' ' -f1 /proc/loadavg) at the end."
 } >"$output/table.md"
 cat "$output/table.md"

@@ -82,7 +82,7 @@ export HETERO_LIB_DIR PYTHON
 
 part_selftest() { HETERO_REQUIRE=cuda,nccl "$binary" selftest --device cuda,nccl --json "$1" --limit 60s --time 75s; }
 
-# follow PACKAGE TESTS runs tests of the bundle that compare with PyTorch, on the GPU.
+# follow PACKAGE TESTS runs tests of the bundle on the GPU. These tests compare results with PyTorch.
 follow() {
 	local program=tests/$1.test
 	[[ -x $program ]] || {
@@ -117,9 +117,9 @@ part_peak() { "$binary" bench peak --device cuda --json >"$1"; }
 
 part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --json >"$1"; }
 
-# Fails if an op of attention is not in the result. Also prints the rates of linear layers, and the ways that timing has
-# chosen for their biases and row sums: "one pass" is the call of the product. The part times the candidates again, and
-# fails if no choice is stored.
+# Fails if an op of attention is missing in the result. Also prints the rates of linear layers, and the kernels that
+# timing has chosen for their biases and row sums. "one pass" means that the matrix product computes them, too.
+# The part times the candidates again, and fails if no choice is stored.
 part_attention() {
 	export XDG_CACHE_HOME=$output/attention_cache
 	rm -rf "$XDG_CACHE_HOME"
@@ -153,9 +153,9 @@ if shown == 0:
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
 
-# The settings equal those of part narrow, which has already compiled the engines. The part fails if the host waits for the GPU
-# more than once per step, or before it has submitted the whole step. It also fails if the timeline does not show
-# this.
+# The settings equal those of part narrow, which has already compiled the engines. The part fails if the host waits for
+# the GPU more than once per step, or before it has submitted the whole step. It also fails if the timeline does not
+# contain these waits.
 part_trace() {
 	HETERO_CUDA_NARROW_GRADIENTS=1 "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 5 \
 		--trace "$output/step.json" --trace-steps 5 --json >"$1" || return
@@ -178,13 +178,13 @@ if waits != [("cudaStreamSynchronize", 1, 0)]:
     sys.exit("host waits (call, times a step, of them with more to do behind it): got %s, want the one cudaStreamSynchronize that ends a step" % waits)
 '
 
-# compare SIZE BATCH PRECISION ROUNDS OUTPUT: compares the program with compiled PyTorch, in alternating rounds.
+# compare SIZE BATCH PRECISION ROUNDS OUTPUT compares the program with compiled PyTorch, in alternating rounds.
 compare() {
 	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model resnet50 --image-size "$1" --batch-size "$2" --precision "$3" --modes compile \
 		--rounds "$4" --steps 40 --warmup 2 --output "$5"
 }
 
-# compare_text MODEL TOKENS BATCH OUTPUT: the same for a model of text, in bf16, one round.
+# compare_text MODEL TOKENS BATCH OUTPUT does the same for a language model, in bf16, in one round.
 compare_text() {
 	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model "$1" --seq-len "$2" --batch-size "$3" --precision bf16 --modes compile \
 		--rounds 1 --steps 20 --warmup 2 --output "$4"
@@ -207,7 +207,7 @@ json_text() { # a text as a JSON string
 	printf '"%s"' "${text//$'\n'/\\n}"
 }
 
-told() { # the output of a command as a JSON string; null if the command fails
+told() { # the output of a command as a JSON string, or null if the command fails
 	local text
 	if text=$("$@" 2>/dev/null) && [[ -n $text ]]; then json_text "$text"; else printf null; fi
 }
@@ -218,8 +218,8 @@ facts() {
 		"$(told "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())')" "$(date -u +%FT%TZ)"
 }
 
-# figures_of FILE CODE prints the figures of a part. It prints nothing for a part that was stopped, because its file
-# may be incomplete.
+# figures_of FILE CODE prints the figures of a part. If the part was stopped, it prints nothing, because the file may be
+# incomplete.
 figures_of() {
 	[[ $2 != 124 && $2 != 137 && $2 != 130 && -s $1 && $(head -c 1 "$1") == '{' && $(tail -c 8 "$1" | tr -d '[:space:]') == *'}' ]] && cat "$1"
 }

@@ -3,15 +3,18 @@
 #
 #   sudo PYTHON=.venv/bin/python scripts/headlines.sh --write
 #
-# PYTHON has torch, torchvision and transformers. Balancing under CPU quotas needs root. Other requirements:
-# libtcmalloc-minimal4, libturbojpeg0-dev, and a quiet machine: the script measures the CPU time of all other processes, at
-# any priority, before and during each part. Above 0.3 CPUs it refuses to start a part, and rejects a part that has ended.
+# PYTHON needs torch, torchvision and transformers. Balancing under CPU quotas needs root. The machine needs
+# libtcmalloc-minimal4 and libturbojpeg0-dev, and must be quiet. Before and during each part, the script measures the
+# CPU time of all other processes, at any priority. If they use more than 0.3 CPUs, it does not start the part, or
+# rejects its result.
 #
 # The script runs `make`, then the parts with the most important figures first. Each part has at least three interleaved
-# rounds and a limit of its time. `--plan` shows the time of each part; all together take about 55 minutes on two cores, of which
-# ten are for the first torch.compile of each model; PyTorch caches its results.
-# The result of a part is build/headlines/PART.json, with its commit and a hash of the code that it measures. The same
-# command, run again, keeps valid results. --write replaces the rows of the measured parts in BENCHMARKS.md.
+# rounds, and a time limit. `--plan` shows the time of each part. All together take about 55 minutes on two cores. Ten
+# of these minutes are for the first torch.compile of each model; PyTorch caches its results.
+#
+# The result of a part is build/headlines/PART.json. It contains the commit, and a hash of the code that the part
+# measures. If the same command is repeated, it keeps valid results. --write replaces the rows of the measured parts in
+# BENCHMARKS.md.
 #
 #   scripts/headlines.sh --check              fails if a figure of the page is stale: the code that it measures changed after its commit
 #   scripts/headlines.sh --mark               writes "code changed since" next to stale figures, after which --check accepts them

@@ -13,7 +13,7 @@
 #
 # exit: the code of rank 0 if it is not 0, otherwise the highest code of the other ranks; 2 bad arguments
 set -euo pipefail
-set -m # one process group per rank, so that each rank gets a Ctrl-C only once, from this script
+set -m # one process group per rank: a Ctrl-C reaches each rank only once, through this script
 
 usage() {
 	cat <<-'TEXT'
@@ -76,9 +76,10 @@ cleanup() {
 			sleep 0.1
 		done
 	fi
-	for pid in ${pids[@]+"${pids[@]}"}; do kill -KILL -- "-$pid" 2>/dev/null || true; done # also what ranks have started
+	# Also kills children of ranks.
+	for pid in ${pids[@]+"${pids[@]}"}; do kill -KILL -- "-$pid" 2>/dev/null || true; done
 	[[ -z $groups ]] || remove_groups "$groups"
-	wait ${pids[@]+"${pids[@]}"} ${readers[@]+"${readers[@]}"} 2>/dev/null || true # wait for the last lines of output
+	wait ${pids[@]+"${pids[@]}"} ${readers[@]+"${readers[@]}"} 2>/dev/null || true # waits for the last lines of output
 	while ((spaces > 0)); do
 		spaces=$((spaces - 1))
 		ip netns del "lab$id-$spaces" 2>/dev/null || true
@@ -88,7 +89,7 @@ cleanup() {
 	rm -rf "$scratch"
 }
 
-# give_back makes the user of sudo the owner of the folder of runs, so that this user's later runs can write there.
+# give_back makes the user who called sudo the owner of the folder of runs. This user's later runs can then write there.
 runs=experiments
 give_back() {
 	[[ -z ${SUDO_UID:-} || ! -d $runs ]] || find "$runs" -xdev -user 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" {} + || true
@@ -142,15 +143,15 @@ find_parent() {
 make_groups() {
 	local old rank quota period
 	find_parent || return 1
-	for old in "$parent"/hetero-lab-*; do # groups of an earlier script that was killed
+	for old in "$parent"/hetero-lab-*; do # control groups of an earlier script that was killed
 		[[ ! -d $old ]] || kill -0 "${old##*-}" 2>/dev/null || remove_groups "$old"
 	done
 	mkdir "$parent/hetero-lab-$id" 2>/dev/null || { why="$parent cannot be written" && return 1; }
 	groups=$parent/hetero-lab-$id
 	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups has no cpu controller" && return 1; }
 	for rank in "${!cpus[@]}"; do
-		# The kernel requires at least 1 ms of CPU time per period. The period is therefore longer for very small
-		# quotas.
+		# The kernel requires a quota of at least 1 ms of CPU time per period. For very small quotas, the period is
+		# therefore longer.
 		read -r quota period < <(awk -v q="${cpus[rank]}" 'BEGIN { p = q < 0.1 ? int(1000 / q) : 10000; printf "%d %d\n", q * p + 0.5, p }')
 		mkdir "$groups/rank-$rank" || return 1
 		if [[ $version == v1 ]]; then
@@ -161,8 +162,8 @@ make_groups() {
 	done
 }
 
-# make_links gives each rank a network namespace. A bridge in a further namespace connects them. Rates limit both
-# directions.
+# make_links gives each rank a network namespace. A bridge in another namespace connects them. The rate of a link limits
+# both directions.
 make_links() {
 	local rank rate tbf=(root tbf burst 128kb latency 100ms rate)
 	[[ $(id -u) == 0 ]] || fail "--link: network namespaces need root"
@@ -244,7 +245,7 @@ still_script() { # pid
 	cmp -s "/proc/$1/cmdline" /proc/$$/cmdline && kill -0 "$1" 2>/dev/null
 }
 
-# forward sends a signal to all ranks, after all of them have started.
+# forward sends a signal to all ranks. It first waits until all of them have started.
 forward() { # signal
 	local rank
 	interrupted=1

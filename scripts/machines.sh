@@ -1,26 +1,25 @@
 #!/usr/bin/env bash
-# Installs the program as its users do, in root file systems of Debian, trains, and prints a table of the results.
+# Installs the program as its users do, in root file systems of Debian. Trains, and prints a table of the results.
 #
 #   scripts/machines.sh [--write] [--any-release] [ROW…]     as root, for chroot and debootstrap
 #
 # A row is SYSTEM/USER/FROM/COMPILER. Without arguments, the script runs all rows; patterns select some:
-#
 #   scripts/machines.sh 'trixie/*' '*/user/wheel/*'
-#
 #   SYSTEM     bullseye (Debian 11), bookworm (12), trixie (13) or sid
 #   USER       root or user (an ordinary user)
 #   FROM       source: git clone and make; release: the archive of `make dist`; wheel: pip install
 #   COMPILER   gcc or clang for source, none for the others
 #
-# Each row starts from the same small root. For a release, it contains only the base system, for a wheel also pip, and
-# for a source also the programs that docs/install.md requires. The changes of a row are in an overlay, whose size is
-# the disk space of the installation (packages, build and program). The seconds of an installation depend on the load of
-# the machine and on its network, but its CPU time hardly does. The script runs `make dist` first if dist/ has no
-# release of this commit; with --any-release, it takes the release that dist/ has.
+# Each row starts from the same small root. For a release, the root contains only the base system. For a wheel, it also
+# contains pip, and for a source the programs that docs/install.md requires.
+# The changes of a row are in an overlay. Its size is the disk space of the installation: packages, build and program.
+# The seconds of an installation depend on the load of the machine and on its network, but its CPU time hardly does.
+# If dist/ has no release of this commit, the script first runs `make dist`. With --any-release, it uses the release in
+# dist/.
 #
 # Results are in build/machines/results.tsv; a row replaces its earlier result. The script fails if a row fails, or if
-# the losses of two rows differ. It ends with a table: all rows that this checkout has run, and the rows of other
-# checkouts in docs/install.md. --write writes this table into docs/install.md (scripts/machines_table.py).
+# the losses of two rows differ. At its end, it prints a table: all rows that this checkout has run, and the rows of
+# other checkouts in docs/install.md. --write writes this table into docs/install.md (scripts/machines_table.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -57,7 +56,8 @@ for system in bullseye bookworm trixie sid; do
 done
 [ ${#rows[@]} -gt 0 ] || fail "no row matches '${patterns[*]}'; a row is SYSTEM/USER/FROM/COMPILER, as trixie/root/release/none"
 
-# before FROM/COMPILER USER prints the packages that the way needs before its first command (docs/install.md).
+# before FROM/COMPILER USER prints the packages that this way of installation needs before its first command
+# (docs/install.md).
 before() {
 	case $1/$2 in
 	release/*) ;;
@@ -69,8 +69,8 @@ before() {
 	esac
 }
 
-# steps is the script of a row: it installs the program, trains, and writes the seconds and the loss to /result. $1: way
-# of installation, $2: compiler.
+# steps is the script of a row. It installs the program, trains, and writes the seconds and the loss to /result. $1 is
+# the way of installation, and $2 is the compiler.
 steps='
 set -e
 cd
@@ -99,7 +99,7 @@ source)
 esac
 "$program" version
 ready=$(now)
-times >/tmp/times # the second line has the CPU time of all ended processes, as 1m2.34s of user and of system time
+times >/tmp/times # the second line contains user and system time of all ended processes, such as 1m2.34s
 "$program" -c "$share/configs/resnet50.toml" --set data.dataset=synthetic_image --set data.num_samples=128 --set data.batch_size=32 --set train.epochs=1 --set optimizer.lr=0.01 \
 	--set train.precision=f32 --set device.threads=2 --set experiment.output_dir="$HOME/runs"
 end=$(now)
@@ -109,7 +109,7 @@ cpu=$(sed -n "2s/[ms]/ /gp" /tmp/times | awk "{ print 60 * \$1 + \$2 + 60 * \$3 
 echo "$start $ready $end $loss $cpu" >/tmp/result
 '
 
-# try ROW runs a row and adds its result.
+# try ROW runs a row and stores its result.
 try() {
 	local system user from compiler from_version start ready end loss cpu megabytes at=$place/row who=() trust=()
 	IFS=/ read -r system user from compiler <<<"$1"
@@ -125,7 +125,7 @@ try() {
 	mkdir -p "$at.upper/tmp" "$at.upper/etc" && chmod 1777 "$at.upper/tmp"
 	echo "$steps" >"$at.upper/tmp/steps"
 	cp /etc/resolv.conf "$at.upper/etc/resolv.conf"
-	if [ "$from" = source ] && [ -e /etc/ssl/certs/ca-certificates.crt ]; then # certificates of this machine
+	if [ "$from" = source ] && [ -e /etc/ssl/certs/ca-certificates.crt ]; then # copies the certificates of this machine
 		mounts+=(/etc/ssl/certs etc/ssl/certs)
 		trust=(env PIP_CERT=/etc/ssl/certs/ca-certificates.crt)
 	fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Compares plain DistributedDataParallel with the policies of hetero-train, on ranks with CPU quotas that compute with
-# PyTorch. Prints the throughput of each model and mode, as median and range of several runs.
+# PyTorch. Prints the throughput of each model and mode: median and range over several runs.
 #
 #   sudo scripts/pytorch_benchmark.sh --cpu 1.0,0.5,0.25 --python PYTHON
 #
-# Each round runs all modes in turn, so that a slow phase of the machine affects all modes. The program must be built.
-# exit: 0; 1 a run failed; 2 bad arguments
+# Each round runs all modes in turn, so a slow phase of the machine affects all modes. The program must be built.
+# exit: 0 measured; 1 a run failed; 2 bad arguments
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -245,9 +245,12 @@ for model in ${models//,/ }; do
 	done
 done
 
-# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets these variables: name, command (starts the run), description
-# (benchmark.json), profile (the command that measures the ranks before the first run of the scenario) and profile_dir
-# (the folder of its output). The last two are empty for a single rank.
+# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets these variables for one run:
+#   name           name of the run
+#   command        command that starts the run
+#   description    content of benchmark.json
+#   profile        command that measures the ranks before the first run of the scenario; empty for a single rank
+#   profile_dir    folder of its output; empty for a single rank
 prepare() {
 	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota entry
 	name=$1_$2_$3_$4_seed$5
@@ -255,7 +258,7 @@ prepare() {
 		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1" --set balance.curve_cache=off
 		--set train.eval_interval=0 --set checkpoint.interval_steps=0 --set checkpoint.interval_seconds=0 --set checkpoint.keep=1 --set checkpoint.best=false
 		--set profile.enabled=true)
-	# With synchronised batch normalisation, ranks would wait for each other within the passes for any shares.
+	# With synchronised batch normalisation, ranks would wait for each other within the passes, for any shares.
 	[[ "${settings[*]-}" == *model.batch_norm=* ]] || own+=(--set model.batch_norm=ghost --set model.ghost_group=4)
 	case $scenario in
 	single) own+=(--set parallel.ranks=1) ;;
@@ -265,14 +268,15 @@ prepare() {
 	solo-gpu*) own+=(--set device.kind=cuda --set parallel.ranks=1) ;;
 	esac
 	for entry in ${settings[@]+"${settings[@]}"}; do
-		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry") # lists for all ranks
+		# Lists for all ranks.
+		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry")
 	done
 	quota=${quotas_of[$scenario]-}
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}
 	local each=${quota//[^,]/}
 	[[ -z $quota ]] || world=$((${#each} + 1))
-	# Profile all ranks under the same conditions. The policies proportional, dynamic and hybrid start with its
-	# scores.
+	# The script profiles all ranks under the conditions of the runs. The policies proportional, dynamic and hybrid
+	# start with the scores of this profile.
 	profile=() profile_dir=
 	if ((world > 1)) && [[ "${settings[*]-}" != *profile.gpu_profiles=* ]]; then
 		profile_dir=$output/.profiles/$2_$3_$4
@@ -312,7 +316,7 @@ prepare() {
 	)
 }
 
-# state DIR STEPS prints finished, unfinished or absent. A finished run with other settings is an error.
+# state DIR STEPS prints finished, unfinished or absent. If a finished run has other settings, state fails.
 state() {
 	[[ -d $1 ]] || { echo absent && return; }
 	[[ -f $1/benchmark.json ]] || fail 2 "$1 exists, but this script did not create it: use another --output-dir"
@@ -325,7 +329,7 @@ state() {
 	echo finished
 }
 
-set_aside() { # folder of an interrupted run: moves it to .unfinished, because analyze ignores folders with a leading dot
+set_aside() { # folder of an interrupted run: renames it to .unfinished; analyze ignores names with a leading dot
 	local n=1 to
 	to=$output/.unfinished/$(basename "$1")
 	while [[ -e $to.$n ]]; do n=$((n + 1)); done
@@ -364,7 +368,8 @@ duration() { # seconds
 	fi
 }
 
-# Check all folders first. A folder with other settings is then found before the first run, and not after hours.
+# The script checks all folders before the first run. It then finds a folder with other settings immediately, and not
+# after hours.
 todo=() skipped=0
 for line in "${plan[@]}"; do
 	IFS=$'\t' read -r -a run <<<"$line"

@@ -27,7 +27,7 @@ usage() {
 	exit 2
 }
 
-# from_caller prints the path of a file whose name is relative to the folder of the caller.
+# from_caller prints the full path of a file that the caller named relative to its own folder.
 from_caller() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
 
 release='' folder=hetero-train token=${HOME:-}/.config/hetero-train/token master='' port=29500 ports='' dry='' hosts=()
@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
 		--port) port=$2 ;;
 		--ports) ports=$2 ;;
 		--ssh-config)
-			config=$2 # ssh knows "none"
+			config=$2 # ssh accepts the name "none"
 			if [ "$config" != none ]; then
 				config=$(from_caller "$2")
 				if [ ! -r "$config" ] || [ -d "$config" ]; then
@@ -73,7 +73,7 @@ for host in "${hosts[@]}"; do
 	[[ $seen != *" $host "* ]] || usage "HOST: got $host twice"
 	seen+="$host "
 done
-# These values become part of commands on the hosts.
+# These values become parts of commands on the hosts.
 [[ $folder =~ ^[A-Za-z0-9_/][A-Za-z0-9_./-]*$ && /$folder/ != */../* ]] ||
 	usage "--dir: got '$folder', want a folder of letters, digits and _ . / -"
 [[ -z $master || $master =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%-]*$ ]] || usage "--master: got '$master', want a name or an IP address"
@@ -92,7 +92,7 @@ done
 room=$(mktemp -d) || exit 1
 trap 'rm -rf "$room"' EXIT
 failed=0
-fault() { # HOST TEXT CURE
+fault() { # HOST TEXT REMEDY
 	echo "fault    $1: $2" >&2
 	echo "         cure: $3" >&2
 	failed=1
@@ -102,14 +102,14 @@ warning() {
 	echo "         cure: $3"
 }
 
-# The release. An archive has one folder: bin, lib/hetero-train, share.
+# The release is an archive with one folder, which contains bin, lib/hetero-train and share.
 if [ -z "$release" ]; then
 	# shellcheck disable=SC2012 # names of releases have no special characters
 	release=$(ls -t dist/hetero-train-*-linux-"$(uname -m)".tar.gz 2>/dev/null | head -n 1)
 fi
 if [ -n "$release" ]; then
 	[ -f "$release" ] || usage "--release: there is no file $release"
-	# tar reads on after head has ended.
+	# head ends early, and tar then fails, which is not an error.
 	name=$({ tar -tzf "$release" 2>/dev/null || true; } | head -n 1 | cut -d / -f 1)
 	[[ $name =~ ^hetero-train-[A-Za-z0-9_.+-]+-linux-(x86_64|aarch64)$ ]] ||
 		usage "--release: $release is no release: got the folder '$name', want hetero-train-VERSION-linux-ARCHITECTURE"
@@ -122,10 +122,10 @@ else
 		exit 1
 	fi
 	arch=$(uname -m)
-	glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2) # a build runs on this glibc or a later one
+	glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2) # a build needs the glibc of this machine, or a later one
 	version=$("$binary" --version | sed -n '1s/^hetero-train \([^ ,]*\).*/\1/p')
 	[ -n "$version" ] || { echo "setup_cluster: $binary does not state its version" >&2; exit 1; }
-	name=hetero-train-$version-$(sha256sum <"$binary" | cut -c 1-8)-linux-$arch # names each build differently
+	name=hetero-train-$version-$(sha256sum <"$binary" | cut -c 1-8)-linux-$arch # the hash gives each build its own name
 	mkdir -p "$room/$name/bin" "$room/$name/lib/hetero-train" "$room/$name/share/hetero-train"
 	cp "$binary" "$room/$name/bin/hetero-train"
 	for library in "$libraries"/*.so*; do
@@ -133,13 +133,13 @@ else
 	done
 	cp -r configs "$room/$name/share/hetero-train/"
 	release=$room/release.tar.gz
-	# The same build gives the same archive, so that a second call skips it.
+	# The same build gives the same archive, so a second call can skip the copy.
 	tar -C "$room" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -n -1 >"$release" || exit 1
 fi
 sum=$(sha256sum <"$release" | cut -d ' ' -f 1)
-need=$(($(gzip -dc "$release" | wc -c) / 1048576 + $(wc -c <"$release") / 1048576 + 64)) # MiB
+need=$(($(gzip -dc "$release" | wc -c) / 1048576 + $(wc -c <"$release") / 1048576 + 64)) # in MiB
 
-# 1. Checks, which change nothing.
+# Step 1: checks, which change nothing.
 # shellcheck disable=SC2016 # the host expands the variables
 probe='echo system=$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID" || uname -s)
 echo arch=$(uname -m)
@@ -202,7 +202,7 @@ if [ "$(printf '%s\n' "${drivers[@]}" | sort -u | wc -l)" -gt 1 ]; then
 fi
 [ $failed = 0 ] || { echo "setup_cluster: nothing was changed" >&2; exit 1; }
 
-# 2. The release and the token.
+# Step 2: the release and the token.
 if [ ! -s "$token" ]; then
 	if [ -n "$dry" ]; then
 		echo "would make the token $token"
@@ -238,7 +238,7 @@ else
 	echo copied
 fi
 chmod 600 "$1/token"'
-# send HOST SCRIPT FILE ARGUMENT... gives a script of the host its arguments and the file as input.
+# send HOST SCRIPT FILE ARGUMENT... runs a script on the host. FILE is its standard input.
 send() {
 	local host=$1 script=$2 file=$3
 	shift 3
@@ -268,7 +268,7 @@ for host in "${hosts[@]}"; do
 done
 [ $failed = 0 ] || exit 1
 
-# 3. The network, and the command.
+# Step 3: the network, and the command that starts a training.
 [ -n "$master" ] || master=$("${ssh[@]}" -T -G "${hosts[0]}" | sed -n 's/^hostname //p')
 program="HETERO_TOKEN_FILE=$folder/token $folder/current/bin/hetero-train"
 [ -z "$ports" ] || ranges=" --set parallel.ports=$ports"

@@ -1,15 +1,18 @@
 #!/bin/sh
-# slow_disk.sh [RATE] [SECONDS]: measures the cost of checkpoints on a slow disk (docs/reliability.md, row D2).
-# slow_disk.sh freeze [SECONDS...]: trains while the file system does not answer for 5, 20 and 60 s (docs/reliability.md,
-# "A file system that does not answer").
+# slow_disk.sh [RATE] [SECONDS] measures the cost of checkpoints on a slow disk (docs/reliability.md, row D2).
+# slow_disk.sh freeze [SECONDS...] trains while the file system does not respond for 5, 20 and 60 s
+# (docs/reliability.md, "A file system that does not answer").
 #
-# The script makes an ext4 file system in a file. A control group limits the writer to RATE bytes per second (default
-# 5000000). The script trains ResNet-18 for SECONDS (default 60) per run. Runs with a checkpoint every 25 s and runs
-# without checkpoints alternate. A checkpoint has 90 MB and takes 18 s at the default rate. The script prints the median
-# and the 99th percentile of step times. It needs root, loop devices and the blkio (v1) or io (v2) controller. With
-# freeze, the file system is frozen with fsfreeze, so each write blocks in the kernel, as on a network file system
-# without its server. It needs no control group. It prints a line for each run: what happened, the exit code, the time
-# from the signal or the thaw to the end, the longest step and the time that training waited.
+# The script creates an ext4 file system in a file. It needs root and loop devices.
+#
+# Without freeze, a control group limits the writer to RATE bytes per second (default 5000000). This needs the blkio
+# (v1) or io (v2) controller. Each run trains ResNet-18 for SECONDS (default 60). Runs with a checkpoint every 25 s and
+# runs without checkpoints alternate. A checkpoint has 90 MB, and takes 18 s at the default rate. The script prints the
+# median and the 99th percentile of step times.
+#
+# With freeze, fsfreeze freezes the file system. Each write then blocks in the kernel, as on a network file system whose
+# server is down. The script prints a line for each run: result, exit code, time from the signal or the thaw to the end,
+# longest step, and time that training waited.
 set -eu
 mode=slow
 if [ "${1:-}" = freeze ]; then mode=freeze; shift; fi
@@ -30,8 +33,8 @@ mkfs.ext4 -q "$dir/file"
 loop=$(losetup -f --show "$dir/file")
 mkdir "$dir/disk"
 mount "$loop" "$dir/disk"
-# frozen RANKS SECONDS SIGNALS: trains, freezes the disk for SECONDS, and sends SIGNALS (0 to 2) times SIGTERM: 1 s after
-# the freeze, and 3 s later.
+# frozen RANKS SECONDS SIGNALS trains, and freezes the disk for SECONDS. It sends SIGTERM SIGNALS times (0 to 2): 1 s
+# after the freeze, and 3 s later.
 frozen() {
 	ranks=$1 frozen_for=$2 signals=$3
 	name=run.$ranks.$frozen_for.$signals
@@ -58,7 +61,7 @@ frozen() {
 	wait "$run" || code=$?
 	ended=$(date +%s.%N)
 	wait "$thaw"
-	sleep 1 # a rank that the supervisor left behind ends now
+	sleep 1 # time for a rank that the supervisor left behind to end
 	longest=$(sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/disk/$name/logs/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | tail -n 1)
 	printf '%s ranks, frozen %2s s, %s SIGTERM: exit code %3s, %5.1f s after the %s, longest step %.0f ms; %s\n' "$ranks" "$frozen_for" "$signals" "$code" \
 		"$(echo "$ended $began" | awk '{ print $1 - $2 }')" "$([ "$signals" -gt 0 ] && echo 'first SIGTERM' || echo freeze)" "$longest" \
@@ -92,7 +95,7 @@ train() { # name, seconds between checkpoints
 	sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$group" "$program" train --model resnet18 --dataset synthetic_image --num-samples 640 --batch-size 16 \
 		--set data.image_size=32 --set train.max_seconds="$seconds" --set train.epochs=0 --set checkpoint.interval_seconds="$2" --set train.eval_interval=0 \
 		--set experiment.output_dir="$dir/disk" --set experiment.log_dir="$dir/$1" --set experiment.name="$1" --resume none >"$dir/$1.txt" 2>&1 || { tail -n 5 "$dir/$1.txt" >&2; exit 1; }
-	# the first ten steps are warm-up
+	# The first ten steps are warm-up.
 	sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/$1/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | awk -v name="$1" \
 		'{ t[NR] = $1 } END { printf "%-20s %4d steps, p50 %8.2f ms, p99 %8.2f ms\n", name, NR, t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.5)] }'
 	rm -rf "$dir/disk/$1"* "$dir/$1"

@@ -66,9 +66,10 @@ command -v python3 >/dev/null || fail 2 "python3 not found: install it"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Each variant: micro-batches and MiB of a bucket. 25 MiB and 1 micro-batch are the defaults of PyTorch.
+# Each variant consists of the number of micro-batches and the size of a bucket in MiB. PyTorch's defaults are 1
+# micro-batch and 25 MiB.
 variants=(8:25 8:5 1:25 1:5 1:1 0:0)
-export XDG_CACHE_HOME=$scratch/cache # the first round times, later rounds use its choice
+export XDG_CACHE_HOME=$scratch/cache # the first round measures, and later rounds use its choice
 for round in $(seq "$rounds"); do
 	for variant in "${variants[@]}"; do
 		echo "round $round of $rounds: micro-batches ${variant%:*}, buckets of ${variant#*:} MiB" >&2

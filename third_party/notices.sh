@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Copies the licences of the parts of other projects that a build contains to a folder.
+# Copies the licences of third-party code in a build to a folder.
 #
 #   notices.sh FOLDER BUILD [--go | --try-go]
 #
-# --go: also the licences of Go and of the Go modules in the program. --try-go: the same, but if this machine has no Go, or
-# Go has not the modules, a message states that these licences are missing.
+# --go: also the licences of Go and of the Go modules in the program. --try-go: the same; but if this machine lacks Go
+# or the modules, a message states that these licences are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=$1 build=$2
@@ -28,7 +28,8 @@ if ls "$build"/lib/libdnnl.so* >/dev/null 2>&1; then
 		echo "notices: $onednn/share/doc/onednn is missing: add the licence of oneDNN to $to before you pass the build on" >&2
 	fi
 fi
-if [ -e "$build/lib/libhetero_cuda.so" ] || [ -e "$build/lib/libhetero_nccl.so" ]; then # they contain CUDA's run-time library
+# Both libraries contain CUDA's run-time library.
+if [ -e "$build/lib/libhetero_cuda.so" ] || [ -e "$build/lib/libhetero_nccl.so" ]; then
 	mapfile -t texts < <(find "${HETERO_FETCHED:-third_party}"/.cuda/nvidia/licences/nvidia_cuda_runtime -type f 2>/dev/null)
 	for file in "${CUDA_HOME:-/usr/local/cuda}"/EULA.txt /usr/share/doc/nvidia-cuda-toolkit/copyright; do
 		[ ${#texts[@]} -gt 0 ] || [ ! -f "$file" ] || texts=("$file")
@@ -40,12 +41,12 @@ if [ -e "$build/lib/libhetero_cuda.so" ] || [ -e "$build/lib/libhetero_nccl.so" 
 	fi
 fi
 
-# go_licences copies the licences of Go and of the Go modules in the program. Its caller tests the result, so set -e has no
-# effect in it.
+# go_licences copies the licences of Go and of the Go modules in the program. The caller tests its result, so set -e has
+# no effect within it.
 go_licences() {
 	local module dir list licence
 	licence=$(go env GOROOT)/LICENSE
-	# Some packages of Go, such as the wheel, leave this file out. The other one has the same text.
+	# Some packages of Go, such as the wheel, lack this file. The other file has the same text.
 	[ -f "$licence" ] || licence=$(go env GOROOT)/src/cmd/vendor/golang.org/x/sys/LICENSE
 	[ -f "$licence" ] || return 1
 	take go "$licence" || return 1

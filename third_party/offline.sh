@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs one archive from which `make` builds the program without a network: the sources, the Go modules (vendor), and Go,
-# CMake and oneDNN as the wheels contain them. The archive is for the kind of processor of this machine. The other machine
-# needs make, bash and a C++ compiler.
+# Packs an archive from which `make` builds the program without a network. It contains the sources, the Go modules
+# (vendor), and Go, CMake and oneDNN from their wheels. The archive is for machines with the same processor
+# architecture. They need make, bash and a C++ compiler.
 #
 #   offline.sh BUILD VERSION      makes BUILD/hetero-train-VERSION-offline-MACHINE.tar.gz
 set -euo pipefail
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 tree=$work/$name
 mkdir "$tree"
 
-# The sources: the files that git tracks; without git all files but those of builds and downloads.
+# The sources are the files that git tracks. Without git, they are all files except those of builds and downloads.
 if [ -e .git ]; then
 	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$tree" -xf -
 else

@@ -2,14 +2,14 @@
 # Runs a command of the build and prints its progress, one line at a time.
 #
 #   progress.sh cmake LOG COMMAND…   cmake --build: one line per tenth and per library. All output goes to LOG; if the
-#                                    command fails, the script prints it
+#                                    command fails, the script prints LOG
 #   progress.sh go COMMAND…          go build -v: one line per 50 packages; other output is unchanged
 #
 # If the build has nothing to do, the script prints nothing. The exit code is that of the command.
 set -u -o pipefail
 
-# tenths prints progress from cmake's percentages. It knows the output of Makefiles ("[ 12%] Building …") and of ninja
-# ("[3/40] …").
+# tenths prints progress from cmake's percentages. It understands the output of Makefiles ("[ 12%] Building …") and of
+# ninja ("[3/40] …").
 tenths() {
 	local line percent tenth said=-1
 	while IFS= read -r line; do

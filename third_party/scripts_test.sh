@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the scripts of this folder: deps.sh (deps_test.sh); make, configure.sh, install.sh and the optional parts
-# (build_test.sh); isa_check.sh, notices.sh, progress.sh and glibc/. It prints the cases that fail. .ci/run runs it.
+# (build_test.sh); isa_check.sh, notices.sh, progress.sh and glibc/. It prints the cases that fail. .ci/run runs this
+# script.
 set -u
 cd "$(dirname "$0")"
 . ./testing.sh
@@ -10,7 +11,7 @@ cd "$(dirname "$0")"
 
 expect 0 "" "functions of later versions of glibc" glibc/old_test.sh
 
-# object NAME CODE compiles a file as if for a later instruction set.
+# object NAME CODE compiles code to an object file. Its name states an instruction set.
 object() {
 	rm -rf "$room/build" && mkdir -p "$room/build"
 	echo "$2" | "${CXX:-c++}" -x c++ -c -o "$room/build/$1" -
@@ -49,7 +50,7 @@ if [ -n "$said" ]; then
 	failed=1
 fi
 
-# Licences of Go modules, with a Go that knows two modules.
+# Tests of the licences of Go modules, with a fake Go that knows two modules.
 mkdir -p "$room/bin" "$room/go" "$room/module" && echo go >"$room/go/LICENSE"
 program "$room/bin/go" "case \$1 in env) echo '$room/go' ;; list) printf 'a.b/c $room/module\nz $room/module\n' ;; esac"
 notices() { PATH=$room/bin:$PATH ./notices.sh "$room/licences" "$room/build" "$1"; }

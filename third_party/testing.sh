@@ -1,4 +1,4 @@
-# Functions of the tests of this folder, which source this file.
+# Functions for the tests of this folder, which source this file.
 room=$(mktemp -d)
 trap 'chmod -R u+w "$room"; rm -rf "$room"' EXIT
 failed=0
@@ -21,13 +21,13 @@ expect() {
 	fi
 }
 
-# also TEXT NAME: the output of the last expect must contain TEXT, too.
+# also TEXT NAME checks that the output of the last expect contains TEXT, too.
 also() { [[ $said == *"$1"* ]] || complain "$2" "want \"$1\" in: $said"; }
 
-# without TEXT NAME: the output of the last expect must not contain TEXT.
+# without TEXT NAME checks that the output of the last expect does not contain TEXT.
 without() { [[ $said != *"$1"* ]] || complain "$2" "want no \"$1\" in: $said"; }
 
-# silent NAME: the last expect must have printed nothing.
+# silent NAME checks that the last expect printed nothing.
 silent() { [ -z "$said" ] || complain "$1" "want no output, got: $said"; }
 
 # program PATH LINE… writes a shell script.

@@ -16,7 +16,7 @@ func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With equal shares, rank 3 takes 1.6 times the median. If the caller does not use the decided shares, rank 3 still
+	// With equal shares, rank 3 takes 1.6 times the median. If the caller ignores the decided shares, rank 3 still
 	// takes more than 1.5 times the median.
 	times, none := []float64{0.001, 0.001, 0.001, 0.0016}, []float64{0, 0, 0, 0}
 	equal := p.Start()

@@ -82,13 +82,14 @@ func TestDynamicFollowsItsFormula(t *testing.T) {
 		name                        string
 		scores                      []float64
 		secondsPerSample            []float64
-		utilization, memory         []float64 // as measured
-		countsAsUse, countsAsMemory []float64 // as the formula uses them
+		utilization, memory         []float64 // measured values
+		countsAsUse, countsAsMemory []float64 // values that the formula uses
 		want                        []int
 	}{
 		// base 0.5 0.3 0.2, performance 4/7 2/7 1/7: scores .528571 .294286 .177143 of 200 = 105.71 58.86 35.43
 		{"speed", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, nil, nil, zero, zero, []int{106, 59, 35}},
-		// the same scores, that of rank 0 times 0.8; their sum is 1 - 0.105714 = 0.894286: 94.57 65.81 39.62
+		// The scores are those of the case above, with that of rank 0 times 0.8. Their sum is 1 - 0.105714 = 0.894286:
+		// 94.57 65.81 39.62
 		{"a busy device", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{1, 0, 0}, nil,
 			[]float64{1, 0, 0}, zero, []int{94, 66, 40}},
 		{"devices with little memory left", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{0.5, 0.25, 1},
@@ -125,15 +126,15 @@ func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := []float64{0.1, 0.1, 0.1, 0.5} // mean 0.2: half as fast as rank 1, with the same share
+	times := []float64{0.1, 0.1, 0.1, 0.5} // rank 0: mean 0.2 s, half as fast as rank 1 with the same share
 	for i, own := range times {
 		d, ok := p.Observe(&balancer.Step{Shares: []int{100, 100}, Own: []float64{own, 0.1}, Update: []float64{9, 9},
 			Data: []float64{0.01, 0.01}})
 		if ok != (i == 3) {
 			t.Fatalf("step %d: decided: %v", i, ok)
 		}
-		// Rank 0 gets the fraction 0.6/2 + 0.4/3, which is 86.67 samples, rounded by largest remainder. The update does
-		// not count as own time.
+		// Rank 0 gets the fraction 0.6/2 + 0.4/3, which is 86.67 samples, rounded by largest remainder. The time of the
+		// optimizer's update does not count as the rank's own time.
 		if want := []int{87, 113}; ok && !slices.Equal(d.Next, want) {
 			t.Errorf("got %v, want %v", d.Next, want)
 		}
@@ -163,7 +164,7 @@ func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 	if !slices.Equal(p.Start(), want) {
 		t.Fatalf("starts with %v, want %v", p.Start(), want)
 	}
-	// The iterations of all ranks take equally long, so their times alone would suggest equally fast ranks.
+	// All ranks report equal times per iteration. From these times alone, the ranks would seem equally fast.
 	for range 20 {
 		d := decide(t, p, steady([]float64{0.001, 0.002, 0.008}, nil, nil), want)
 		if d.Changed || !slices.Equal(d.Next, want) {
@@ -175,11 +176,11 @@ func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 	o := balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: 2, Interval: 10}
 	for _, test := range []struct {
-		slower float64 // rank 1, a fraction
+		slower float64 // fraction by which rank 1 is slower
 		change bool
 	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} {
-		// A share changes by about a fifth of this fraction: performance has the weight 0.4, and the two ranks share
-		// the change.
+		// The share changes by about a fifth of this fraction, because performance has the weight 0.4, and both ranks
+		// share the change.
 		p, err := policies.New("dynamic", o)
 		if err != nil {
 			t.Fatal(err)

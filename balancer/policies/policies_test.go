@@ -117,9 +117,9 @@ func TestPoliciesStart(t *testing.T) {
 		{"proportional", balancer.Options{}, []int{32, 32}},
 		{"dynamic", balancer.Options{Scores: scores}, []int{48, 16}},
 		{"hybrid", balancer.Options{Scores: scores}, []int{48, 16}},
-		// measured curves take precedence over scores
+		// Measured curves take precedence over scores.
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}},
-		// a missing curve: the scores count
+		// The curve of rank 1 is missing, so the scores decide.
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},
 		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}},
 			[]int{64, 0}},
@@ -135,7 +135,8 @@ func TestPoliciesStart(t *testing.T) {
 	}
 }
 
-// TestPoliciesBearGarbage passes invalid measurements to policies. It also delays changes of shares, and omits some.
+// TestPoliciesBearGarbage passes invalid measurements to policies. The test also delays some of the decided changes,
+// and omits others.
 func TestPoliciesBearGarbage(t *testing.T) {
 	for _, name := range policies.Names() {
 		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { bearGarbage(t, name) }) })
@@ -158,8 +159,8 @@ func bearGarbage(t *rapid.T, name string) {
 	next := shares
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		switch rapid.IntRange(0, 9).Draw(t, "what happens") {
-		case 0: // the change comes later
-		case 1: // the caller sets other shares
+		case 0: // the change takes effect later
+		case 1: // the caller sets other shares than the decided ones
 			shares = drawDivision(t, o)
 		case 2: // shares that do not divide the batch
 			shares = rapid.SliceOfN(rapid.IntRange(0, o.Total), o.Ranks, o.Ranks).Draw(t, "shares")
@@ -192,7 +193,7 @@ func bearGarbage(t *rapid.T, name string) {
 				falls = falls || rose && c[i].Seconds < c[i-1].Seconds
 				rose = rose || c[i].Seconds > c[i-1].Seconds
 			}
-			if err := c.Check(); err != nil || falls && name != "hybrid" { // curves of hybrid may fall
+			if err := c.Check(); err != nil || falls && name != "hybrid" { // only hybrid accepts curves that fall
 				t.Fatalf("rank %d: curve %v: %v, or it falls after it has risen", rank, c, err)
 			}
 		}
@@ -251,9 +252,9 @@ func drawStep(t *rapid.T, ranks int, shares []int) *balancer.Step {
 		switch rapid.IntRange(0, 7).Draw(t, "which "+name) {
 		case 0:
 			return nil
-		case 1: // not all ranks have reported
+		case 1: // some ranks have not reported
 			return rapid.SliceOfN(number, 0, ranks).Draw(t, name)
-		case 2: // none has
+		case 2: // no rank has reported
 			return slices.Repeat([]float64{math.NaN()}, ranks)
 		}
 		return rapid.SliceOfN(number, ranks, ranks).Draw(t, name)

@@ -33,7 +33,7 @@ func TestAssignmentIsOptimal(t *testing.T) {
 				costs[i] = math.Inf(1)
 			}
 		}
-		var most int // rows with a column
+		var most int // rows that have a column
 		least := math.Inf(1)
 		used := make([]bool, columns)
 		var try func(row, assigned int, sum float64)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shadow returns the start of each job that policy easy has started next to a policy of [Limit], in s, and -1 for the
-// other jobs. No GPU may have failed.
+// Shadow returns the reserved start of each job that policy easy started under a policy of [Limit], in s. It returns -1
+// for the other jobs. No GPU may have failed.
 func Shadow(p Policy) []float64 {
 	v := p.(*bounded).shadow
 	starts := make([]float64, len(v.runs))
@@ -18,8 +18,8 @@ func Shadow(p Policy) []float64 {
 	return starts
 }
 
-// Promise returns the job that became overdue first, and the latest time of its start, in s. p is a policy of [Limit]
-// that has just decided. head is -1 if no job is overdue.
+// Promise returns the first job that became overdue, and the latest time at which it must start, in s. p is a policy of
+// [Limit] that has just decided. head is -1 if no job is overdue.
 func Promise(p Policy, s *State) (head int, at float64) {
 	b := p.(*bounded)
 	if b.head < 0 {
@@ -35,16 +35,17 @@ func Promise(p Policy, s *State) (head int, at float64) {
 // Due returns the time at which a job became overdue, in s, or +Inf.
 func Due(p Policy, job int) float64 { return p.(*bounded).due[job] }
 
-// Chosen returns the job for which a policy of [Limit] stops other jobs, or -1, and the jobs that the policy has not
-// stopped yet.
+// Chosen returns the job for which a policy of [Limit] stops other jobs, and the jobs that it has yet to stop. job is
+// -1 if there is none.
 func Chosen(p Policy) (job int, victims []int) {
 	b := p.(*bounded)
 	return b.job, b.victims
 }
 
-// Swap returns the job for which a policy of [Limit] that has just decided should stop others, or -1, and these jobs.
-// If a job is overdue, overdue is true and job is -1. Swap tries the shortest job of each shape, in the order of their
-// GPU time. It draws no conclusions from other shapes.
+// Swap is a simple search for the job that justifies stopping other jobs. It returns this job, or -1, and the jobs to
+// stop. p is a policy of [Limit] that has just decided. If a job is overdue, overdue is true and job is -1.
+// Swap tries the shortest job of each shape, in the order of their GPU time. It tries each shape, regardless of
+// of other shapes.
 func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	b := p.(*bounded)
 	if b.head >= 0 {
@@ -61,7 +62,7 @@ func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	}
 	order := slices.Clone(s.Queue)
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(least(x), least(y)) })
-	tried := map[shape]bool{} // a longer job of a shape stops no job if the shortest one does not
+	tried := map[shape]bool{} // if the shortest job of a shape stops no job, a longer one does not either
 	for _, q := range order {
 		key := s.Workload.Jobs[q].shape()
 		if tried[key] {
@@ -82,8 +83,8 @@ func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	return -1, nil, false
 }
 
-// Searches counts the cases that occurred in the last search of [bounded.swap], so that a test can check that it covers
-// all of them.
+// Searches counts the cases of the last search of [bounded.swap]. A test uses the counts to check that it covers all
+// cases.
 type Searches struct {
 	Largest  int // classes that are refused even with their largest demand
 	Single   int // classes with several demands whose jobs are tried one by one
@@ -94,8 +95,8 @@ type Searches struct {
 	Whole    int // classes that are refused as a whole
 }
 
-// Searched adds the counts of the last search. p is a policy of [Limit] that has just decided. turn is the result of
-// the last call, the number of its search; Searched returns the current number.
+// Searched adds the counts of the last search of p, a policy of [Limit] that has just decided. Each search has a
+// number: turn is the number that the last call returned, and Searched returns the current one.
 func (n *Searches) Searched(p Policy, s *State, turn int) int {
 	b := p.(*bounded)
 	v := &b.swaps
@@ -137,7 +138,7 @@ func (n *Searches) Searched(p Policy, s *State, turn int) int {
 	return v.turn
 }
 
-// Reaches reports whether each count is at least that of another one.
+// Reaches reports whether each count is at least the same count of least.
 func (n *Searches) Reaches(least Searches) bool {
 	return n.Largest >= least.Largest && n.Single >= least.Single && n.Few >= least.Few && n.Larger >= least.Larger &&
 		n.Unfit >= least.Unfit && n.FewYield >= least.FewYield && n.Whole >= least.Whole

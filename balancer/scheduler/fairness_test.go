@@ -28,8 +28,8 @@ func problem(random *rand.Rand) *fairness {
 	return f
 }
 
-// cost returns the least cost of a level at given prices. The prices, times the sizes of the types, must sum to 1. If
-// the cost is above 1, the level cannot be reached (weak duality).
+// cost returns the least cost of a level at given prices. The sum of price times size over all types must be 1. If the
+// cost is above 1, the level is unreachable (weak duality).
 func cost(f *fairness, price []float64, level float64) (sum float64) {
 	for j, rate := range f.rate {
 		best, top := math.Inf(1), 0.0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// unshared is table with jobs that never share GPUs. It counts the questions.
+// unshared is a table with jobs that never share GPUs. It counts the questions whether two jobs can share one.
 type unshared struct{ asked *int }
 
 func (unshared) Alone(_, typ, n int, _ bool) float64 { return float64(n * (2 - typ)) }
@@ -16,7 +16,7 @@ func (u unshared) Shared(_, _, _, _ int) (float64, bool) {
 func (unshared) Mixed(int, []int, bool) (float64, bool) { return 0, false }
 
 // As in `schedule advise`, each job has its own kind and there is no journal. A decision must not allocate memory for
-// each pair of a running job and a kind.
+// pairs of a running job and a kind.
 func TestGangAllocatesNoPairsOfJobsThatCannotShare(t *testing.T) {
 	const running, pending = 1500, 1500
 	jobs := make([]Job, running+pending)
@@ -54,8 +54,8 @@ func TestGangAllocatesNoPairsOfJobsThatCannotShare(t *testing.T) {
 	}
 }
 
-// An urgent job is first in the queue of `schedule advise`, even if it arrived last. It must not hide a job behind it
-// that has waited for longer than its bound.
+// `schedule advise` puts an urgent job first in the queue, even if it arrived last. The urgent job must not hide
+// another job that has waited for longer than its bound.
 func TestBoundSeesOverdueJobsBehindYoungOnes(t *testing.T) {
 	s := still(Job{Work: 9, GPUs: 1, Arrival: 95}, Job{Work: 9, GPUs: 2, Arrival: 1},
 		Job{Work: 9, GPUs: 2, Arrival: 80})

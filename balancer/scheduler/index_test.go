@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 )
 
-// spanning states speeds that are lower on several machines. Jobs of kind 1 run on several machines only.
+// spanning contains speeds that are lower for gangs on several machines. Jobs of kind 1 run on several machines only.
 type spanning struct{}
 
 func (spanning) Alone(kind, typ, n int, spread bool) float64 {
@@ -24,8 +24,8 @@ func (spanning) Alone(kind, typ, n int, spread bool) float64 {
 func (spanning) Shared(_, _, _, _ int) (float64, bool)          { return 0, false }
 func (spanning) Mixed(int, []int, bool) (speed float64, _ bool) { return 0, false }
 
-// The index must choose the GPUs of State.Place, for demands with and without data structures. The answers that it
-// keeps for larger demands must be those of a search.
+// The index must choose the same GPUs as State.Place, for demands with and without data structures. Answers that the
+// index stores for larger demands must equal those of a search.
 func TestIndexChoosesTheGPUsOfPlace(t *testing.T) {
 	demands := limits.Demands
 	t.Cleanup(func() { limits.Demands = demands })

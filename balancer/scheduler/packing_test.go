@@ -24,7 +24,8 @@ func (p *packing) random(random *rand.Rand, types, groups, most int) {
 	}
 }
 
-// check reports an allocation that breaks a condition of the problem, or does not have the value that solve returned.
+// check reports an allocation that violates a constraint of the problem, or whose value differs from the one that solve
+// returned.
 func (p *packing) check(t *testing.T, name string, value float64) {
 	t.Helper()
 	types := len(p.size)
@@ -91,7 +92,7 @@ func (p *packing) tabulated() float64 {
 		step[t] = states
 		states *= n + 1
 	}
-	best := make([]float64, states) // by free GPUs: the largest value of the jobs so far
+	best := make([]float64, states) // by number of free GPUs: largest value of the jobs so far
 	next := make([]float64, states)
 	for k, jobs := range p.jobs {
 		for range jobs {
@@ -130,7 +131,7 @@ func TestPackingIsOptimal(t *testing.T) {
 	if searched < 50 {
 		t.Errorf("the search improved %d problems, want at least 50", searched)
 	}
-	// as many GPUs of each type as in the default cluster, and long queues
+	// These problems have as many GPUs of each type as the default cluster, and long queues.
 	for n := range 60 {
 		p.random(random, 3, 1+random.IntN(20), 5)
 		p.size[0], p.size[1], p.size[2] = 8, 4, 4
@@ -142,7 +143,7 @@ func TestPackingIsOptimal(t *testing.T) {
 	}
 }
 
-// If the search ends at its limit, the optimum must be between the value and the bound.
+// If the search stops at its limit of nodes, the optimum must be between the returned value and the bound.
 func TestPackingBoundHolds(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 1))
 	var p packing
@@ -166,7 +167,7 @@ func TestPackingBoundHolds(t *testing.T) {
 	}
 }
 
-// On larger clusters, the gap must be small.
+// On larger clusters, the gap between value and bound must be small.
 func TestPackingGapIsSmall(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 1))
 	var p packing

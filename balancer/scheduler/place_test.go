@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// some reports whether a job fits on some of the GPUs of a list, together with those that are already chosen.
+// some reports whether a job fits on some of the listed GPUs together with the GPUs that are already chosen.
 func some(s *scheduler.State, job int, list, chosen []int) bool {
 	if len(chosen) == s.Workload.Jobs[job].GPUs {
 		_, why := s.Fit(job, chosen)
@@ -53,7 +53,7 @@ func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 			all[g] = g
 		}
 		jobs := w.Jobs
-		w.Jobs = jobs[:1] // New refuses a job that does not fit
+		w.Jobs = jobs[:1] // New refuses a job that does not fit on the cluster
 		sim, err := simulate.New(c, w, table, simulate.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,8 @@ func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 	}
 }
 
-// A machine that lacks memory for a reservation must not count as fewer than 0 GPUs: it would hide GPUs of others.
+// If a machine lacks memory for a reservation, it must not count as a negative number of GPUs, which would cancel GPUs
+// of other machines.
 func TestMultiplesOfANegativeCapacity(t *testing.T) {
 	for _, c := range []struct {
 		have, need float64

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// table states speeds of kinds on GPU types 0 and 1 for one GPU; gangs are faster in proportion. Mixed sets run at the
-// speed of their slowest GPU.
+// table contains speeds of kinds on one GPU of type 0 and 1. Gangs are faster in proportion to their GPUs. Gangs on
+// several types run at the speed of their slowest GPU.
 type table struct{ speed [][2]float64 }
 
 func (s table) Alone(kind, typ, n int, _ bool) float64 { return s.speed[kind][typ] * float64(n) }
@@ -39,7 +39,7 @@ func still(jobs ...Job) *State {
 	return s
 }
 
-// sized changes the cluster to machines with fast and slow GPUs.
+// sized replaces the machines by machines with this number of fast and slow GPUs.
 func (s *State) sized(fast, slow int) *State {
 	c := s.Cluster
 	c.GPUs, c.Machines[0].GPUs, c.Machines[1].GPUs = nil, nil, nil
@@ -91,7 +91,7 @@ func (s *State) down(gpus ...int) *State {
 	return s
 }
 
-// at sets the time.
+// at sets the current time of the state.
 func (s *State) at(now float64) *State {
 	s.Now = now
 	return s
@@ -103,7 +103,7 @@ func TestDecisions(t *testing.T) {
 		policy string
 		state  *State
 		want   Action
-		reason string // part of it
+		reason string // part of the reason of the decision
 	}{
 		{"a running job without progress", "gang", still(Job{Work: 9, GPUs: 2}, Job{Work: 12, GPUs: 3},
 			Job{Work: 1, GPUs: 4}, Job{Work: 3, GPUs: 1}).sized(4, 2).run(0, 0, 0, 4).run(1, 6, 1, 2, 3),
@@ -117,8 +117,8 @@ func TestDecisions(t *testing.T) {
 
 		{"the first job, on its fastest GPU", "easy", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}),
 			Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
-		// Both fast GPUs are free in 4 s, and both slow ones in 10 s. The reservation of the first job is on the fast
-		// ones.
+		// Both fast GPUs become free in 4 s, and both slow ones in 10 s. The first job has a reservation on the fast
+		// GPUs.
 		{"a job ends before the reservation", "easy",
 			still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 4, GPUs: 1}).run(0, 2,
 				0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}},
@@ -134,7 +134,8 @@ func TestDecisions(t *testing.T) {
 				0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}},
 			"can start in 2 s, the first of 2 in the queue; this job ends before that"},
 
-		// The resumed job ends too late: 2 s of work and 1 s of loading are more than the 2 s until the reservation.
+		// The resumed job would end too late: it needs 2 s of work and 1 s of loading, and the reservation starts in 2
+		// s.
 		{"a job that loads is late", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2},
 			Job{Work: 3, GPUs: 1, Kind: 3}).run(0, 4, 0, 1).run(1, 1, 2).did(3, 1), Action{}, ""},
 		// The first job needs both slow GPUs and all 8 cores of their machine, which job 1 frees in 2 s.
@@ -170,7 +171,7 @@ func TestDecisions(t *testing.T) {
 		{"a longer job is stopped", "srpt",
 			still(Job{Work: 200, GPUs: 2}, Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 2, 3).run(1, 4, 0,
 				1), Action{Verb: Stop, Job: 0}, "has a shorter remaining time, 10 s, and no free GPUs"},
-		// Job 1 needs 6 s on all GPUs, as if all were slow; job 0 runs for 50 s.
+		// Job 1 needs 6 s on all GPUs, which run at the speed of the slow ones. Job 0 runs for 50 s.
 		{"a job for several types has a running time", "srpt",
 			still(Job{Work: 100, GPUs: 1}, Job{Work: 36, GPUs: 4, Kind: 2}).run(0, 2, 0), Action{Verb: Stop, Job: 0},
 			"has a shorter remaining time, 6 s"},
@@ -256,9 +257,9 @@ func TestOverdueJobs(t *testing.T) {
 		name   string
 		state  *State
 		want   Action
-		reason string // part of it
+		reason string // part of the reason of the decision
 	}{
-		// Jobs of 9 steps run for 4.5 s on a fast GPU, so their bound is 59 s. Job 1 arrived 50 s ago.
+		// Jobs of 9 steps run for 4.5 s on a fast GPU, which gives them a bound of 59 s. Job 1 arrived 50 s ago.
 		{"before the bound, the other policy decides",
 			still(Job{Work: 9, GPUs: 1, Arrival: 42}, Job{Work: 8, GPUs: 1, Arrival: 50}),
 			Action{Verb: Start, Job: 1, GPUs: []int{0}}, "the shortest remaining time"},
@@ -271,7 +272,8 @@ func TestOverdueJobs(t *testing.T) {
 			"the job arrived 60 s ago, and its bound is 59 s; it starts on 1 x fast"},
 		{"the job whose bound ended first", still(Job{Work: 9, GPUs: 1, Arrival: 30},
 			Job{Work: 8, GPUs: 1, Arrival: 20}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "arrived 80 s ago"},
-		// The slow GPUs are free in 2 s, and reserved for job 2. Job 3 would delay it on GPU 3; job 4 ends in time.
+		// The slow GPUs become free in 2 s, and are reserved for job 2. Job 3 would delay it on GPU 3; job 4 ends in
+		// time.
 		{"a reservation", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2},
 			Job{Work: 400, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2), Action{}, ""},
 		{"a short job in front of a reservation",
@@ -279,7 +281,8 @@ func TestOverdueJobs(t *testing.T) {
 				Job{Work: 400, GPUs: 1, Arrival: 98}, Job{Work: 2, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1, 2),
 			Action{Verb: Start, Job: 4, GPUs: []int{3}},
 			`job "long" can start in 2 s, and its bound has ended; this job ends in 2 s on 1 x slow`},
-		// The fast GPUs are free in 4 s, and reserved. Both other jobs may use GPU 3: the overdue one comes first.
+		// The fast GPUs become free in 4 s, and are reserved. Both other jobs may use GPU 3: the overdue one comes
+		// first.
 		{"overdue jobs come before others",
 			still(Job{Work: 16, GPUs: 2}, Job{Work: 90, GPUs: 1}, Job{Work: 9, GPUs: 2, Name: "long", Arrival: -2000},
 				Job{Work: 300, GPUs: 1, Arrival: -900}, Job{Work: 8, GPUs: 1, Arrival: 99}).run(0, 4, 0, 1).run(1, 1,
@@ -305,20 +308,20 @@ func TestOverdueJobs(t *testing.T) {
 	}
 }
 
-// If more jobs wait than the plan of gang contains, GPUs that the plan leaves free must get the shortest job. On
-// clusters of more than gangDepth GPUs, the plan must contain more jobs while it leaves GPUs free.
+// If more jobs wait than gang plans for, the shortest of the other jobs must get GPUs that the plan leaves free. On
+// clusters of more than gangDepth GPUs, gang must plan for more jobs as long as GPUs stay free.
 func TestGangFillsIdleGPUs(t *testing.T) {
-	// with this work, job i ends earlier on 2 fast GPUs, after all shorter jobs, than on a slow GPU
+	// With this work, job i ends earlier on 2 fast GPUs, even after all shorter jobs, than on a slow GPU.
 	double := func(i int) float64 { return math.Ldexp(4, i) }
 	equal := func(int) float64 { return 1 }
 	for _, c := range []struct {
 		name    string
-		fast    int // GPUs; two of them run a job of 0.5 s
-		slow    int // GPUs
+		fast    int // number of fast GPUs; two of them run a job of 0.5 s
+		slow    int // number of slow GPUs
 		waiting int
-		gpus    int // of each waiting job
+		gpus    int // number of GPUs of each waiting job
 		work    func(i int) float64
-		speed   float64 // steps/s on a slow GPU; 2 on a fast one
+		speed   float64 // steps/s on a slow GPU; fast GPUs: 2
 		short   bool
 		want    Action
 		left    int // free GPUs that the plan does not reserve
@@ -330,7 +333,7 @@ func TestGangFillsIdleGPUs(t *testing.T) {
 		{"slow GPUs end after the plan", 2, 1, gangDepth + 1, 1, double, 1e-30, false, Action{}, 1, ""},
 		{"the short plan starts no other job", 2, 1, gangDepth + 1, 1, double, 1, true, Action{}, 1, ""},
 
-		// Job i would end after 0.5 s * (2 + i/2) on a fast GPU. From i = 78 on, it ends earlier on a slow one, after
+		// On a fast GPU, job i would end after 0.5 s * (2 + i/2). From i = 78 on, it ends earlier on a slow GPU, after
 		// 20 s.
 		{"a long plan", 2, 80, 79, 1, equal, 0.05, false, Action{Verb: Start, Job: 80, GPUs: []int{2}}, 80,
 			"it finishes first on 1 x slow"},
@@ -371,8 +374,8 @@ func TestGangFillsWithoutReservedGPUs(t *testing.T) {
 	for i := range gangDepth {
 		jobs = append(jobs, Job{Work: math.Ldexp(4, i), GPUs: 2})
 	}
-	// This job of kind divisible is behind the plan. It would end before the plan on the reserved GPU and the 3 slow
-	// ones.
+	// This job of kind divisible is not in the plan. On the reserved GPU and the 3 slow ones, it would end before the
+	// planned jobs.
 	jobs = append(jobs, Job{Work: math.Ldexp(4, gangDepth), GPUs: 4, Kind: 2})
 	s := still(jobs...).sized(3, 3).run(0, 2, 0).run(1, 2, 1)
 	s.Speeds = table{[][2]float64{{2, 1e-30}, {2, 1}, {2, 1.5}}}
@@ -385,7 +388,7 @@ func TestGangFillsWithoutReservedGPUs(t *testing.T) {
 	}
 }
 
-// reset returns a policy that is ready for a state.
+// reset returns a policy that is initialized for a state.
 func reset(t *testing.T, name string, o Options, s *State) Policy {
 	t.Helper()
 	p, err := New(name, o)
@@ -428,14 +431,14 @@ func TestChecksNameAllFaults(t *testing.T) {
 	}
 }
 
-// Policies with rounds must refuse jobs whose run would have too many rounds.
+// Policies that decide in rounds must refuse jobs that would run for too many rounds.
 func TestRoundsRefuseLongJobs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		job   Job
-		speed float64 // of kind 0 on the fast type; steps/s
+		speed float64 // of kind 0 on the fast type, in steps/s
 		want  string  // part of the error of policy maxmin; "": none
-		sia   string  // of policy sia
+		sia   string  // part of the error of policy sia; "": none
 	}{
 		{"the longest job of sia", Job{Name: "a", Work: 1.5e8, GPUs: 1}, 1, "", ""},
 		{"the longest job", Job{Name: "a", Work: 1e9, GPUs: 1}, 1, "",
@@ -447,7 +450,8 @@ func TestRoundsRefuseLongJobs(t *testing.T) {
 			"check the work of the job and the speeds of its kind", "running time of"},
 		{"a slow mixed set", Job{Name: "a", Work: 1e10, GPUs: 4}, 2, "running time of 1.25e+09 s",
 			"running time of 1.25e+09 s"},
-		{"no speed", Job{Name: "a", Work: 1, GPUs: 1}, 0, "", ""}, // the simulator refuses the job
+		// The policies accept this job; the simulator refuses it.
+		{"no speed", Job{Name: "a", Work: 1, GPUs: 1}, 0, "", ""},
 		{"a late arrival", Job{Name: "a", Work: 1, GPUs: 1, Arrival: 1e16}, 1,
 			"arrival: got 1e+16 s, want at most 1e+15 s", "arrival: got 1e+16 s, want at most 1e+15 s"},
 	} {
@@ -470,8 +474,8 @@ func TestRoundsRefuseLongJobs(t *testing.T) {
 	}
 }
 
-// If speeds differ by a factor of 1e300, the allocation must be finite: each job must get a fraction of the time, and
-// GPUs.
+// If speeds differ by a factor of 1e300, the allocation must be finite, and each job must get a fraction of the time,
+// and GPUs.
 func TestMaxminWithSpeedsOfDifferentSize(t *testing.T) {
 	s := still(Job{Work: 10, GPUs: 1}, Job{Work: 10, GPUs: 1, Kind: 1}, Job{Work: 10, GPUs: 2, Kind: 2})
 	s.Speeds = table{[][2]float64{{1.7e308, 1e-300}, {1e-6, 1e-6}, {1e-300, 1e8}}}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// aged sets the arrival and the only start of a running job, in s.
+// aged sets the arrival time of a running job and the time of its only start, in s.
 func (s *State) aged(job int, at float64) *State {
 	s.Workload.Jobs[job].Arrival = at
 	return s.since(job, at)
@@ -19,8 +19,9 @@ func (s *State) penalty(seconds float64) *State {
 	return s
 }
 
-// Job 0 of kind small runs on 2 fast GPUs, which are faster for it by 5 %. For job 1, they are faster by 100 %. The
-// normalised goodputs are 2.105 and 2 for job 0, and 4 and 2 for job 1, so the values are 0.411, 0.393, 0.6 and 0.393.
+// Job 0 of kind small runs on 2 fast GPUs, which are faster for it by 5 %. For job 1, they are faster by 100 %.
+// The normalised goodputs on fast and slow GPUs are 2.105 and 2 for job 0, and 4 and 2 for job 1. The values are
+// therefore 0.411, 0.393, 0.6 and 0.393.
 // The jobs change places if the value that job 0 loses by its restart is less than 0.189.
 func TestSiaWeighsRestarts(t *testing.T) {
 	jobs := func() *State {
@@ -31,13 +32,13 @@ func TestSiaWeighsRestarts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		state  *State
-		stops  int // of job 0 before
+		stops  int // earlier stops of job 0
 		want   Action
 		reason string
 	}{
 		{"a restart without cost", jobs(), 0, move, "moves to 2 x slow"},
 		{"an old job", jobs().penalty(1000).aged(0, -9900), 0, move, "moves to 2 x slow"}, // r = 10/11
-		// r = 1/2: the goodput on slow GPUs is 1, the value 0.1
+		// r = 1/2: the goodput on slow GPUs is 1, and the value is 0.1.
 		{"a restart doubles the time", jobs().penalty(10000).aged(0, -9900), 0, stay,
 			"gets 2 x slow; its normalised goodput is 2.00, its value 0.39"},
 		{"a job that has just started", jobs().penalty(10001).aged(0, -9900), 0, move, "moves"},         // r = 1
@@ -73,9 +74,9 @@ func TestSiaRounds(t *testing.T) {
 		Job{Work: 9e3, GPUs: 2}, Job{Work: 9e3, GPUs: 2, Kind: 1}, Job{Work: 9e3, GPUs: 2})
 	s.run(0, 2, 0).run(1, 2, 1).run(2, 3.8, 2, 3)
 	s.Queue = nil                   // jobs 3 to 5 arrive later
-	s.Workload.Kinds[0].Save = 1e-9 // otherwise nothing changes between two events
+	s.Workload.Kinds[0].Save = 1e-9 // saves take almost no time, so only the rounds are events
 	p := reset(t, "sia", Options{}, s).(*sia)
-	// job 2 is 5 % faster on fast GPUs, so the policy decides again
+	// Job 2 is 5 % faster on fast GPUs, so the policy decides again at the next round.
 	if got := p.Decide(s); got.Verb != Wait || got.Until != 160 {
 		t.Fatalf("got %+v, want a wait until 160 s", got)
 	}
@@ -83,7 +84,7 @@ func TestSiaRounds(t *testing.T) {
 	if got := p.at(s, 130); got.Verb != Wait || got.Until != 160 {
 		t.Errorf("a job that arrives in a round: got %+v, want a wait until 160 s", got)
 	}
-	// Jobs 0 and 1 end. Job 3 has a value of 0.6 on the fast GPUs, job 4 of 0.41.
+	// Jobs 0 and 1 have ended. On the fast GPUs, job 3 has the value 0.6 and job 4 the value 0.41.
 	s.Running = s.Running[2:]
 	s.OnGPU[0], s.OnGPU[1] = nil, nil
 	if got := p.at(s, 140); got.Verb != Start || got.Job != 3 || !slices.Equal(got.GPUs, []int{0, 1}) {
@@ -98,7 +99,8 @@ func TestSiaRounds(t *testing.T) {
 		t.Errorf("a round without a better allocation: got %+v, want a wait until 220 s", got)
 	}
 	s.Queue = nil
-	s.Running, s.OnGPU[2], s.OnGPU[3] = s.Running[1:], nil, nil // job 2 ends, and job 3 has the fastest type
+	// Job 2 has ended, and job 3 already has the fastest type.
+	s.Running, s.OnGPU[2], s.OnGPU[3] = s.Running[1:], nil, nil
 	if got := p.at(s, 230); got.Verb != Wait || got.Until != 0 {
 		t.Errorf("nothing to improve: got %+v, want a wait until the next event", got)
 	}
@@ -121,13 +123,13 @@ func TestSiaWithoutRestartPenalty(t *testing.T) {
 	}
 }
 
-// at is Decide at a time.
+// at calls Decide at the time now.
 func (p *sia) at(s *State, now float64) Action {
 	s.Now = now
 	return p.Decide(s)
 }
 
-// The jobs of a group that get GPUs must be the oldest ones, on the fastest types of them.
+// If some jobs of a group get GPUs, they must be the oldest ones, on the fastest of the types.
 func TestSiaServesTheOldest(t *testing.T) {
 	var jobs []Job
 	for range 6 {
@@ -147,7 +149,7 @@ func TestSiaServesTheOldest(t *testing.T) {
 	}
 }
 
-// Speeds of extreme size, and jobs without any speed, must give finite values.
+// Extremely large or small speeds, and jobs without any speed, must give finite values.
 func TestSiaWithExtremeSpeeds(t *testing.T) {
 	s := still(Job{Work: 10, GPUs: 1}, Job{Work: 10, GPUs: 1, Kind: 1}, Job{Work: 10, GPUs: 1, Kind: 2})
 	s.Speeds = table{[][2]float64{{1.7e308, 1e-300}, {1e-6, 0}, {0, 1e8}}}
@@ -168,8 +170,8 @@ func TestSiaWithExtremeSpeeds(t *testing.T) {
 	}
 }
 
-// If the machines cannot hold a job after the stops of a round, this job must not cause stops, neither in this round
-// nor in later ones.
+// After the stops of a round, the machines may still be unable to hold a job. The policy must then stop no jobs for
+// this job, in this round or later.
 func TestSiaStopsNoJobInVain(t *testing.T) {
 	// GPUs 0 and 1 are fast, GPUs 2 to 5 are slow, and machines have 8 cores. Jobs 1 and 2 use the slow GPUs with 1
 	// core for each. Job 0 needs 2 slow GPUs with 4 cores each, or 2 fast ones. For it, slow GPUs are twice as fast.
@@ -201,7 +203,7 @@ func TestSiaStopsNoJobInVain(t *testing.T) {
 			t.Errorf("%s: got %d integer programs in 15 rounds, want at least 2 in each", c.name, gaps.Problems)
 		}
 	}
-	// Without the job that has no room, another one must still get the GPUs of job 1 or 2.
+	// If a job has no room, the policy leaves it out. Another job must still get the GPUs of job 1 or 2.
 	s := busy(1)
 	s.Workload.Jobs[0].CPUs = 1
 	s.Workload.Jobs = append(s.Workload.Jobs, Job{Work: 9e3, GPUs: 2, CPUs: 4})
@@ -211,7 +213,7 @@ func TestSiaStopsNoJobInVain(t *testing.T) {
 	}
 }
 
-// A job that moves and saves its checkpoint for longer than a round must get the GPUs of its move.
+// A job that moves must get the GPUs of its move, even if saving its checkpoint takes longer than a round.
 func TestSiaRemembersMoves(t *testing.T) {
 	s := still(Job{Work: 9e3, GPUs: 2, Kind: 1}, Job{Work: 9e3, GPUs: 2}).run(0, 4, 0, 1)
 	p := reset(t, "sia", Options{}, s).(*sia)

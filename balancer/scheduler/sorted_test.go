@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 )
 
-// A sorted list must have the items of a sorted slice after any inserts and removals, with blocks that are split,
-// emptied and used again.
+// After any inserts and removals, a sorted list must contain the same items as a sorted slice. The operations split,
+// empty and reuse blocks.
 func TestSortedEqualsASlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 9))
 	var l sorted
@@ -25,7 +25,7 @@ func TestSortedEqualsASlice(t *testing.T) {
 	}
 	most := 0
 	for step := range 20000 {
-		grow := step/4000%2 == 0 // phases of growth and of shrinking
+		grow := step/4000%2 == 0 // alternate between phases of growth and of shrinking
 		x := item{float64(random.IntN(50)), random.IntN(1 << 20)}
 		if i, found := slices.BinarySearchFunc(want, x, order); !found && (grow || random.IntN(4) == 0) {
 			l.insert(x)
@@ -69,8 +69,8 @@ func TestSortedEqualsASlice(t *testing.T) {
 	}
 }
 
-// After removals in any order, few blocks must remain, and the least value of a block must be at most the values of its
-// items.
+// After removals in any order, few blocks must remain. The recorded least value of a block must be at most the values
+// of its items.
 func TestBlocksAreMerged(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	l := sorted{value: make([]float64, 20000)}
@@ -108,7 +108,7 @@ func TestBlocksAreMerged(t *testing.T) {
 	}
 }
 
-// check compares a list with a slice, in both directions and by index.
+// check compares a list with a slice: forwards, backwards, and by index.
 func (l *sorted) check(t *testing.T, step int, want []item) {
 	t.Helper()
 	at, back := l.first(), l.last()

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// equalRanks makes a cluster of equal devices, for which equal shares are the best ones. With a kink, each sample
-// beyond the equal share costs much more than the samples before.
+// equalRanks makes a cluster of equal devices, for which equal shares are the best ones. If kink is set, each sample
+// above the equal share takes much longer than the samples below it.
 func equalRanks(seed uint64, kink bool, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 47))
 	ranks := 2 + r.IntN(5)
@@ -20,7 +20,8 @@ func equalRanks(seed uint64, kink bool, noise float64) simulate.Options {
 	fixed := 0.02 * r.Float64()
 	curve := points(int(total), func(b float64) float64 { return fixed + 0.001*b })
 	if kink {
-		below, above := -0.3+0.5*r.Float64(), 1+3*r.Float64() // changes of the time below and above the equal share
+		// Relative changes of the time below and above the equal share.
+		below, above := -0.3+0.5*r.Float64(), 1+3*r.Float64()
 		curve = divide.Curve{{Samples: 1, Seconds: 0.1 * (1 - below)}, {Samples: share, Seconds: 0.1},
 			{Samples: total, Seconds: 0.1 * (1 + above*float64(ranks-1))}}
 	}
@@ -36,10 +37,11 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 		name     string
 		kink     bool
 		noise    float64
-		most     float64 // mean of the steps lost
-		unequals int     // of 40 runs: at most this number ends more than 1 % slower than with equal shares
+		most     float64 // upper limit of the mean of the steps lost
+		unequals int     // upper limit: runs of 40 that end more than 1 % slower than with equal shares
 	}{
-		// Only steps with a larger share than the equal one show the kink. Each of them costs up to the time of a step.
+		// Only steps with a larger share than the equal share reveal the kink. Each of them loses up to the time of one
+		// step.
 		{"smooth, 5 %", false, 0.05, 1.2, 1},
 		{"smooth, 20 %", false, 0.2, 6.5, 14},
 		{"kink, 5 %", true, 0.05, 3.5, 3},

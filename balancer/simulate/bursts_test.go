@@ -12,9 +12,9 @@ import (
 )
 
 // bursts makes two ranks with speeds 4 : 1 and steps of some ms on a machine with other work. Bursts of this work make
-// one rank or both ranks several times slower, for some steps or some windows. A burst may begin and end within a
-// window. calm is the mean number of steps between two bursts; 0: no bursts. After a mean of `clocks` steps, the clock
-// of a rank becomes 10 % slower, or returns to its value; 0: clocks are constant. slow reports whether a step is in a
+// one rank or both several times slower, for some steps or some windows. A burst may begin and end within a window.
+// calm is the mean number of steps between two bursts; 0: no bursts. After a mean of `clocks` steps, the clock of a
+// rank becomes 10 % slower, or returns to its normal value; 0: clocks are constant. slow reports whether a step is in a
 // burst.
 func bursts(seed uint64, calm, clocks float64) (o simulate.Options, slow func(step int) bool) {
 	const steps = 400
@@ -57,17 +57,17 @@ func bursts(seed uint64, calm, clocks float64) (o simulate.Options, slow func(st
 		func(step int) bool { return factors[0][step] > 1 || factors[1][step] > 1 }
 }
 
-// The policy must not explain the slow times of a burst by the shape of a curve. Otherwise it would keep bad shares,
-// and its narrow interval would call them the best ones. If the policy still does so, the decision must state that the
-// busy times of the window differ from the estimate. Windows and steps within bursts do not count, and neither do the
-// first 30 steps.
+// A burst makes steps slow. The policy must not attribute these times to the shape of a curve: it would keep bad
+// shares, and its narrow interval would claim that they are the best ones. If the policy still does so, the decision
+// must state that the busy times of the window differ from the estimate.
+// The test ignores windows and steps within bursts, and the first 30 steps.
 func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 	const first, far = 30, 0.25
 	for _, test := range []struct {
 		calm    float64
 		clocks  float64
-		of      float64 // least mean fraction of the oracle
-		falsely float64 // largest percentage of windows whose truth is far below the interval
+		of      float64 // least mean fraction of the oracle's speed
+		falsely float64 // largest percentage of windows with the truth far below the interval
 	}{{0, 0, 0.998, 0}, {400, 0, 0.985, 0.5}, {150, 0, 0.97, 1}, {60, 0, 0.94, 2}, {30, 0, 0.91, 2},
 		{0, 40, 0.98, 0}, {60, 40, 0.9, 3}} {
 		if !*full && (test.calm != 60 || test.clocks > 0) {
@@ -75,7 +75,7 @@ func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 		}
 		runs := seeds(60, 200)
 		windows, farBelow, below, above, of, last := 0, 0, 0, 0, 0.0, 0.0
-		said := 0 // windows that state why the estimate and the busy times differ
+		said := 0 // number of windows that state why the estimate and the busy times differ
 		for seed := range uint64(runs) {
 			o, slow := bursts(seed, test.calm, test.clocks)
 			res := played(t, o)
@@ -124,7 +124,7 @@ func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 	}
 }
 
-// stepsBefore returns the steps of a window of n steps that ends before a step.
+// stepsBefore returns the numbers of the n steps of a window that ends before step end.
 func stepsBefore(end, n int) []int {
 	var steps []int
 	for step := max(end-n, 0); step < end; step++ {

@@ -10,15 +10,16 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// early is the number of steps at the start whose windows have limits of their own, because the policy has few
+// early is the number of steps at the start of a run whose windows have separate limits, because the policy has few
 // measurements there.
 const early = 20
 
-// calibration compares a policy's estimates of its fraction of the oracle with the truth.
+// calibration compares a policy's estimates of its fraction of the oracle's speed with the true fraction.
 type calibration struct {
 	windows, near, covered int
-	below, above           int // windows whose truth is below or above the interval
-	// windows with a known gain over equal shares, and those whose interval covers the truth
+	below, above           int // number of windows with the truth below or above the interval
+	// gains counts windows with a known gain over equal shares; gainsCovered counts those whose interval contains the
+	// true gain.
 	gains, gainsCovered int
 	width               float64 // sum of the widths of the intervals
 }
@@ -50,15 +51,16 @@ func (c *calibration) add(windows []simulate.Window, from, to int) {
 	}
 }
 
-// percent returns two percentages of windows: estimate within 2 points of the truth, and interval that covers the
-// truth.
+// percent returns the percentage of windows whose estimate is within 2 points of the truth, and of those whose interval
+// contains the truth.
 func (c *calibration) percent() (near, covered float64) {
 	return 100 * float64(c.near) / float64(c.windows), 100 * float64(c.covered) / float64(c.windows)
 }
 
 // Equal seeds give equal windows, so the limits are close to the measured percentages. The windows of a run depend on
-// each other, so the test needs many seeds. With 20 instead of 40 seeds, saturating curves at 5 % noise reach 87 %
-// instead of 91 %. The tolerance of an interval is a thousandth, because both of its ends may be 1.
+// each other, so the test needs many seeds: with 20 instead of 40 seeds, saturating curves at 5 % noise reach 87 %
+// instead of 91 %.
+// An interval may miss the truth by a thousandth, because both of its ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	const policy, seeds, steps = "hybrid", 40, 400
 	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64,
@@ -104,14 +106,15 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 			near, covered := 98.0, 90.0
 			earlyNear, earlyCovered := 58.0, 78.0
 			switch {
-			case noise > 0.1: // with much noise, few steps give little information
+			case noise > 0.1: // the noise is so large that few steps give little information
 				earlyNear, earlyCovered = 26, 68
 			case noise < 0.02:
 				earlyNear, earlyCovered = 80, 84
 			}
 			switch {
 			case family.name == "stepped":
-				// a share next to the measured ones may be on a lower step, which no interval can contain
+				// A share next to the measured ones may be on a lower step of its curve, and take less time. No
+				// interval can include this.
 				near, covered = 80, 75
 			case noise > 0.1:
 				near, covered = 84, 84

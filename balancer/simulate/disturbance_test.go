@@ -11,10 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// disturbed makes a cluster of four ranks on two cores, as in scripts/lab.sh --cpu 0.8,0.4,0.2,0.2. Other work makes
-// some or all ranks slower for up to 20 windows, by a factor of up to 3 that changes from window to window. It begins
-// and ends at the boundary of a window, where shares may change, or within a window. end is the first step after the
-// disturbance.
+// disturbed makes a cluster of four ranks on two cores, as in scripts/lab.sh --cpu 0.8,0.4,0.2,0.2.
+// Other work makes some or all ranks slower for up to 20 windows. The factor is at most 3, and changes from window to
+// window.
+// The disturbance begins and ends within a window, or at the boundary of two windows, where shares may change. end is
+// the first step after it.
 func disturbed(seed uint64) (o simulate.Options, end int) {
 	r := rand.New(rand.NewPCG(seed, 0xd15))
 	var curves []divide.Curve
@@ -24,10 +25,11 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 	}
 	begin, length := 100+r.IntN(200), 5+int(200*r.Float64()*r.Float64())
 	if r.IntN(2) == 0 {
-		begin, length = begin/10*10+2, (length+5)/10*10 // the first window has two steps
+		// The first window has two steps, so the others begin at 2, 12, 22 ….
+		begin, length = begin/10*10+2, (length+5)/10*10
 	}
 	end = begin + length
-	slower := make([]float64, len(curves)) // log
+	slower := make([]float64, len(curves)) // log of the factor, by rank
 	for i := range slower {
 		if r.IntN(2) == 0 {
 			slower[i] = 0.1 + 0.8*r.Float64()
@@ -38,7 +40,7 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 			slower[i] += 0.2
 		}
 	}
-	swing := make([][]float64, len(curves)) // log, by rank and window
+	swing := make([][]float64, len(curves)) // log of the factor, by rank and window
 	for i := range swing {
 		for range 60 {
 			swing[i] = append(swing[i], 0.2*r.NormFloat64())
@@ -58,7 +60,8 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 		}}, end
 }
 
-// A disturbance must have no lasting effect. From ten windows after its end, the shares must be as good as without it.
+// A disturbance must have no lasting effect. From ten windows after its end on, the shares must be as good as without
+// it.
 func TestHybridRecoversFromADisturbance(t *testing.T) {
 	seeds, most := seeds(30, 60), seeds(0, 1)
 	var shares []float64

@@ -12,11 +12,12 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// informed is a policy that knows the noise, and how [zigzag] or [spread] makes its curves. Tests compare policy hybrid
-// with it. After each window, it computes the probability of each kind of tiles for each rank. Under each kind, the
-// logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). After the first windows
-// (trials), the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they
-// are the candidates with the shortest expected step.
+// informed is a policy that knows the noise, and the distribution from which [zigzag] or [spread] draws its curves.
+// Tests compare policy hybrid with it.
+// After each window, informed computes the probability of each kind of tiles for each rank. Under each kind, the logs
+// of the fixed part and of the slope have a normal distribution (Laplace's approximation).
+// After each of the first windows (trials), informed draws curves from this posterior and chooses the best shares for
+// them (Thompson sampling). Later, it chooses the candidates with the shortest expected step.
 type informed struct {
 	options balancer.Options
 	random  *rand.Rand
@@ -24,34 +25,34 @@ type informed struct {
 	prior   prior
 	alike   bool    // all ranks have the same tiles
 	tiled   float64 // prior probability that a rank has tiles
-	trials  int     // number of windows with drawn curves; 0: no Thompson sampling
+	trials  int     // number of windows that use Thompson sampling; 0: none
 	windows int
 	steps   int
 	seen    [][]sighting
 	kinds   [][]kind // by rank
 }
 
-// prior has the means and the variances of the logs of a curve's fixed part and slope.
+// prior contains the means and the variances of the logs of a curve's fixed part and slope.
 type prior struct{ fixed, fixedVariance, slope, slopeVariance float64 }
 
-// The priors are normal approximations of the logs of the values that [zigzag] and [spread] draw: equal means, and
-// about equal variances.
+// The priors approximate the values that [zigzag] and [spread] draw. Their logs are taken as normal, with the same
+// means and about the same variances.
 var (
 	zigzagPrior = prior{fixed: -5.06, fixedVariance: 0.22, slope: -6.91, slopeVariance: 0.25}
 	spreadPrior = prior{fixed: -6.3, fixedVariance: 1, slope: -6.91, slopeVariance: 1}
 )
 
-// sighting has the measurements of one share.
-type sighting struct{ samples, n, sum float64 } // n: measurements; sum: of the logs of their times
+// sighting contains the measurements of one share.
+type sighting struct{ samples, n, sum float64 } // n: number of measurements; sum: of the logs of their times
 
-// kind is the posterior of a rank under one kind of tiles.
+// kind is the posterior of a rank under the assumption of one kind of tiles.
 type kind struct {
-	period int     // 0: no tiles
-	slower float64 // log: factor on times of shares that do not fill the tiles
+	period int     // samples per tile; 0: no tiles
+	slower float64 // log of the factor on the times of shares that do not fill their tiles
 	chance float64
-	fixed  float64    // log of s: mean
-	slope  float64    // log of s per sample: mean
-	root   [3]float64 // Cholesky factor of the covariance of both, by rows
+	fixed  float64    // mean of the log of the fixed part, which is in s
+	slope  float64    // mean of the log of the slope, which is in s per sample
+	root   [3]float64 // Cholesky factor of the covariance of fixed part and slope, by rows
 }
 
 // kindsOf returns the kinds of tiles with their prior probabilities.
@@ -127,11 +128,11 @@ func (p *informed) learn() {
 	}
 }
 
-// fit computes the posterior under a kind of tiles, and returns the log of its evidence.
+// fit computes the posterior under one kind of tiles, and returns the log of the evidence of this kind.
 func (k *kind) fit(seen []sighting, noise float64, p prior) (evidence float64) {
 	k.fixed, k.slope = p.fixed, p.slope
-	var a, b, c float64 // second derivatives of the negative log of the posterior
-	for range 12 {      // Gauss-Newton
+	var a, b, c float64 // second derivatives of the negative log posterior
+	for range 12 {      // iterations of Gauss-Newton
 		off, away := (k.fixed-p.fixed)/p.fixedVariance, (k.slope-p.slope)/p.slopeVariance
 		a, b, c = 1/p.fixedVariance, 0, 1/p.slopeVariance
 		evidence = -((k.fixed-p.fixed)*off + (k.slope-p.slope)*away) / 2
@@ -158,7 +159,7 @@ func (k *kind) fit(seen []sighting, noise float64, p prior) (evidence float64) {
 	return evidence - math.Log(determinant)/2
 }
 
-// factor is the log of the factor of the tiles on the time of a share.
+// factor returns the log of the factor by which tiles lengthen the time of a share.
 func (k *kind) factor(samples int) float64 {
 	if k.period == 0 || samples%k.period == 0 {
 		return 0
@@ -189,7 +190,7 @@ func (p *informed) draw() []divide.Curve {
 	return curves
 }
 
-// next returns the next shares.
+// next returns the shares of the next window.
 func (p *informed) next(shares []int) []int {
 	if p.windows <= p.trials {
 		best, _ := divide.Solve(p.options.Batch, p.draw())
@@ -228,7 +229,7 @@ func (p *informed) next(shares []int) []int {
 	return best
 }
 
-// informedMaker makes an informed policy that knows what p contains.
+// informedMaker makes an informed policy with the knowledge in p.
 func informedMaker(seed uint64, p informed) balancer.Maker {
 	return balancer.Maker{Name: "informed", New: func(known balancer.Options) (balancer.Policy, error) {
 		made := p
@@ -238,16 +239,16 @@ func informedMaker(seed uint64, p informed) balancer.Maker {
 	}}
 }
 
-// The test prints the figures of informed policies in docs/benchmarks/balancing.md. If an informed policy knows that
-// all ranks have tiles, at least as many of its runs as of hybrid's must reach 0.98.
+// The test prints the figures of informed policies for docs/benchmarks/balancing.md. One informed policy knows that all
+// ranks have tiles. At least as many of its runs as of hybrid's must reach 0.98 of the oracle's speed.
 func TestInformedOnZigzags(t *testing.T) {
 	onlyFull(t)
 	const clusters = 400
 	for _, noise := range []float64{0.05, 0.2} {
 		for _, alike := range []bool{true, false} {
-			atHybrid := 0 // runs of hybrid below 0.98
+			atHybrid := 0 // number of runs of hybrid below 0.98 of the oracle
 			for _, tiled := range []float64{0, 1, 0.13} {
-				// 0: policy hybrid; 0.13: hybrid's probability before any measurement
+				// tiled 0: policy hybrid. 0.13: the probability that hybrid assumes before any measurement.
 				name := "hybrid"
 				if tiled > 0 {
 					name = fmt.Sprintf("informed, tiles with probability %.2f", tiled)
@@ -279,8 +280,9 @@ func TestInformedOnZigzags(t *testing.T) {
 	}
 }
 
-// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It must lose at most
-// as many of the first 100 steps as hybrid (median), and at least 2.9, which the first step with equal shares costs.
+// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. In the first 100
+// steps, it must lose at most as many steps as hybrid (median). It must lose at least 2.9 steps, the loss of the first
+// step, which has equal shares.
 func TestInformedOnLines(t *testing.T) {
 	onlyFull(t)
 	const clusters = 200

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// The policy starts with compute scores that have errors of up to 10 %, or with curves of an earlier run. These curves
-// have errors of up to 3 %, and all times are longer or shorter by one factor.
+// The policy starts with compute scores that have errors of up to 10 %, or with curves of an earlier run. The curves
+// have errors of up to 3 %, and all their times are wrong by one common factor.
 func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	const ranks, total, allowed = 8, 512, 3
 	knowledge := map[string]func(r *rand.Rand, curves []divide.Curve, o *balancer.Options){
@@ -36,10 +36,10 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	for name, tell := range knowledge {
 		for f, family := range families {
 			if family.name == "stepped" {
-				continue // neither scores nor curves contain the places of the steps
+				continue // scores and curves do not contain the positions of the steps in the curves
 			}
 			var settled []int
-			var slow []float64 // steps lost
+			var slow []float64 // steps lost, by run
 			for seed := range uint64(10) {
 				r := rand.New(rand.NewPCG(seed, uint64(f)))
 				curves := make([]divide.Curve, ranks)
@@ -50,7 +50,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 					Steps: 250, Interval: 10, Seed: seed,
 					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
 				last, changes, probe := 0, 0, false
-				for _, h := range res.History { // probes do not count, because known speeds reveal no tiles
+				for _, h := range res.History { // probes do not count: the known speeds give no information about tiles
 					was := probe
 					if probe = strings.HasPrefix(h.Reason, "a probe"); probe || was {
 						continue

@@ -12,7 +12,7 @@ import (
 )
 
 // largeTypes makes 240 ranks of three types. spread is the standard deviation of the logs of the ranks' levels within a
-// type. If slowed is set, some ranks are slower by a factor of 1.5, and others become slower for some time.
+// type. If slowed is set, some ranks are slower by a factor of 1.5, and others become slower temporarily.
 func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 	const ranks = 240
 	r := rand.New(rand.NewPCG(seed, 83))
@@ -41,7 +41,7 @@ func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 
 // The ranks of a large type share one curve. The policy must still estimate the level of each rank. Its intervals must
 // contain the truth about as often as with small types, also if all levels are equal. The intervals must also be
-// narrow: an interval from 0 to 1 would always contain the truth.
+// narrow, because an interval from 0 to 1 would always contain the truth.
 //
 // The limits hold for 3 and for 20 seeds. Over 20 seeds, the intervals contain the truth in 91 % of the windows with
 // different levels, and in 96 % with equal levels. With a few slow ranks, the intervals of 90 % contain the truth in

@@ -16,15 +16,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT)
-// measured on K80, P100 and V100, by network and type. The repository does not contain these times.
+// measuredGPUs reads step times on K80, P100 and V100, by network and type. Gavel measured them (Narayanan et al., OSDI
+// 2020; github.com/stanford-futuredata/gavel, MIT). The repository does not contain these times.
 func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	t.Helper()
 	text, err := os.ReadFile(needtest.Data(t, "gavel", "simulation_throughputs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var types map[string]map[string]map[string]any // type, "('NETWORK (batch size N)', GPUS)", "null": steps/s alone
+	// Type, "('NETWORK (batch size N)', GPUS)", "null": steps/s of the job alone.
+	var types map[string]map[string]map[string]any
 	if err := json.Unmarshal(text, &types); err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +59,8 @@ func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 }
 
 // measuredBlind makes a cluster of measured GPUs whose types the policy does not know. The batch is a quarter to three
-// quarters of the capacity of the ranks. With a smaller batch, ranks would start where their curves are flat, and no
-// policy can predict that such a curve falls later.
+// quarters of the capacity of the ranks. With a smaller batch, the first shares would be in the flat parts of the
+// curves. No policy can predict that such a curve falls later.
 func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 3))
 	var cluster []divide.Curve
@@ -72,17 +73,17 @@ func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) sim
 		Noise: noise, Steps: 200, Interval: 10, Seed: seed}
 }
 
-// The curves of real GPUs bend, and are flat for small batches. One curve falls: a K80 takes less time for 32 images of
-// ResNet-18 than for 16. A policy that does not measure both shares cannot find this, so the worst run of this network
-// has no bound.
+// The curves of real GPUs are not lines, and are flat for small batches. One curve falls: a K80 takes less time for 32
+// images of ResNet-18 than for 16. A policy that does not measure both shares cannot find this. The worst run of this
+// network therefore has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
-	seeds := seeds(10, 400) // 200 runs in all without -simulate.full
+	seeds := seeds(10, 400) // without -simulate.full, 200 runs in total
 	for _, noise := range []float64{0.05, 0.2} {
 		var known, blind endings
 		for _, network := range slices.Sorted(maps.Keys(curves)) {
 			p := promise{median: 0.99, worst: 0.9, low: 0.05, worse: 0.02, deepest: 0.03}
-			if noise > 0.1 { // with this noise, 200 steps determine a rank's times to 2 to 3 %
+			if noise > 0.1 { // with this noise, 200 steps determine the times of a rank only to 2 to 3 %
 				p = promise{median: 0.97, worst: 0.9, low: 0.45, worse: 0.1, deepest: 0.05}
 			}
 			if network == "ResNet-18" {

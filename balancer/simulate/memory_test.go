@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// allocatedPerRank returns the bytes that a simulation allocates, per rank and step, and its live memory per rank.
+// allocatedPerRank returns the bytes that a simulation allocates per rank and step, and the live memory per rank at its
+// end.
 func allocatedPerRank(t *testing.T, ranks, steps int) (bytes, live float64) {
 	t.Helper()
 	curves := make([]divide.Curve, ranks)
@@ -35,7 +36,7 @@ func allocatedPerRank(t *testing.T, ranks, steps int) (bytes, live float64) {
 	return bytes, float64(after.HeapAlloc-before.HeapAlloc) / float64(ranks)
 }
 
-// kept makes policy hybrid, and stores it in policy.
+// kept returns a maker of policy hybrid that also stores the policy in *policy.
 func kept(t *testing.T, policy *balancer.Policy) balancer.Maker {
 	t.Helper()
 	return balancer.Maker{Name: "kept", New: func(o balancer.Options) (balancer.Policy, error) {

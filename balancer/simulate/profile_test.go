@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// profiled gives a policy the content of a profile: the times of a few shares of each rank, with an error.
+// profiled gives a policy the content of a profile: the times of a few shares of each rank, with random errors.
 func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 	inner := o.Knows
 	o.Knows = func(k *balancer.Options) {
@@ -45,7 +45,7 @@ func TestAProfileReplacesDiscovery(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		cluster func(seed uint64) simulate.Options
-		median  float64 // steps lost with a profile, at most
+		median  float64 // steps lost with a profile: upper limit
 	}{
 		{"lines", spread, 1.5},
 		{"zigzag, one type", func(seed uint64) simulate.Options { return zigzag(seed, true, 0.05) }, 4},

@@ -7,19 +7,20 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A promise states how runs of policy hybrid on one kind of clusters end. Fractions of the oracle are means over the
-// last quarter of the steps. The table "Promises and their tests" in docs/benchmarks/balancing.md has the same figures.
+// A promise states the speed that runs of policy hybrid reach on one kind of clusters. Fractions of the oracle's speed
+// are means over the last quarter of the steps. The table "Promises and their tests" in docs/benchmarks/balancing.md
+// contains the same figures.
 type promise struct {
-	median, worst float64 // fractions of the oracle, at least
+	median, worst float64 // least fractions of the oracle, over all runs
 	low           float64 // fraction of the runs that may end below 0.98 of the oracle
 	worse         float64 // fraction of the runs that may end more than one point below equal shares
-	deepest       float64 // no run ends further below equal shares, as a fraction of the oracle
+	deepest       float64 // largest distance below equal shares, as a fraction of the oracle
 }
 
-// endings are the ends of simulated runs.
+// endings contains the results of simulated runs in their last quarter.
 type endings struct {
 	shares []float64 // fractions of the oracle, ascending
-	below  []float64 // fraction of the oracle with equal shares, minus that of the end; ascending
+	below  []float64 // fraction of the oracle with equal shares minus that of the policy; ascending
 }
 
 // playAll simulates a run for each seed.
@@ -28,7 +29,7 @@ func playAll(t *testing.T, seeds int, cluster func(seed uint64) simulate.Options
 	return endingsOf(seeds, func(seed uint64) *simulate.Result { return played(t, cluster(seed)) })
 }
 
-// played simulates a run.
+// played simulates one run.
 func played(t *testing.T, o simulate.Options) *simulate.Result {
 	t.Helper()
 	res, err := simulate.Run(o)
@@ -38,7 +39,7 @@ func played(t *testing.T, o simulate.Options) *simulate.Result {
 	return res
 }
 
-// endingsOf returns the ends of the runs of all seeds.
+// endingsOf returns the endings of the runs of all seeds.
 func endingsOf(seeds int, run func(seed uint64) *simulate.Result) (e endings) {
 	for seed := range uint64(seeds) {
 		res := run(seed)
@@ -49,14 +50,15 @@ func endingsOf(seeds int, run func(seed uint64) *simulate.Result) (e endings) {
 	return e
 }
 
-// add adds the ends of other runs.
+// add adds the results of other runs.
 func (e *endings) add(other endings) {
 	e.shares, e.below = append(e.shares, other.shares...), append(e.below, other.below...)
 	slices.Sort(e.shares)
 	slices.Sort(e.below)
 }
 
-// check logs the ends and compares them with the promise. A fraction of few runs permits one run.
+// check logs the endings and compares them with the promise. If the promised fraction is less than one run, it permits
+// one run.
 func (e endings) check(t *testing.T, name string, p promise) {
 	t.Helper()
 	n := len(e.shares)

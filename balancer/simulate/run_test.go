@@ -107,7 +107,7 @@ func TestRunFollowsDrift(t *testing.T) {
 	r := played(t, o)
 	for _, want := range []struct {
 		from, to    int
-		least, most float64 // fraction of the oracle
+		least, most float64 // limits of the fraction of the oracle
 	}{{0, 1, 0.49, 0.51}, {100, 200, 0.98, 1}, {200, 201, 0.75, 0.85}, {240, 400, 0.97, 1}, {400, 401, 0.6, 0.65},
 		{440, 600, 0.97, 1}} {
 		for step := want.from; step < want.to; step++ {

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// full simulates all cases with all seeds, and prints tables. Without it, the tests simulate a part of the cases.
+// full makes the tests simulate all cases with all seeds, and print tables. Without it, they simulate a part of the
+// cases.
 var (
 	full = flag.Bool("simulate.full", false, "every case, and print the table")
 	only = flag.Int("simulate.ranks", 0, "only cases with this number of ranks")
@@ -27,7 +28,7 @@ func onlyFull(t *testing.T) {
 	}
 }
 
-// seeds returns the number of seeds of a test: all of them with -simulate.full.
+// seeds returns the number of seeds of a test: some, or all with -simulate.full.
 func seeds(some, all int) int {
 	if *full {
 		return all
@@ -35,13 +36,13 @@ func seeds(some, all int) int {
 	return some
 }
 
-// families make the curves of ranks, each of which could hold the whole batch.
+// families make the curves of ranks. Each rank could hold the whole batch.
 var families = []struct {
 	name  string
 	curve func(r *rand.Rand, total int) divide.Curve
 }{
 	{"linear", func(r *rand.Rand, total int) divide.Curve {
-		// samples/s; a factor of 20 between the 5th and the 95th of 100 ranks
+		// In samples/s. The factor between the 5th and the 95th of 100 ranks is 20.
 		speed := 300 * math.Exp(0.8*r.NormFloat64())
 		return points(total, func(b float64) float64 { return b / speed })
 	}},
@@ -53,13 +54,13 @@ var families = []struct {
 		speed, tile := 300*math.Exp(0.5*r.NormFloat64()), float64(2+r.IntN(7))
 		return points(total, func(b float64) float64 { return 0.003 + tile*math.Ceil(b/tile)/speed })
 	}},
-	{"saturating", func(r *rand.Rand, total int) divide.Curve { // flat for small batches
+	{"saturating", func(r *rand.Rand, total int) divide.Curve { // the curve is flat for small batches
 		speed, knee := 300*math.Exp(0.5*r.NormFloat64()), 4+20*r.Float64()
 		return points(total, func(b float64) float64 { return math.Hypot(knee, b) / speed })
 	}},
 }
 
-// points returns the points of a curve at every share up to 32, and at increasing distances above it.
+// points returns a curve with a point at every share up to 32, and at increasing distances above 32.
 func points(total int, f func(float64) float64) divide.Curve {
 	var c divide.Curve
 	for b := 1; b < total; b += max(1, b/16) {
@@ -89,7 +90,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		settled := 0
 		for i, h := range res.History {
 			if h.ShareOfOracle < 0.99 {
-				settled = i + 2 // the next rebalance, at the earliest
+				settled = i + 2 // earliest rebalance after which the fraction stays at 99 %
 			}
 		}
 		o.shares, o.rebalances, o.settled = append(o.shares, lastQuarter(res)), append(o.rebalances, res.Rebalances),
@@ -107,16 +108,16 @@ func lastQuarter(res *simulate.Result) float64 {
 }
 
 // cases are those of TestHybridComesNearTheOracle. The slowest of many ranks is some standard errors above the mean, so
-// runs with much noise need many steps. Runs with tiles need many steps because the policy finds the tiles of one rank
-// after another.
+// runs with much noise need many steps. Runs with tiles need many steps, because the policy finds the tiles of the
+// ranks one after another.
 var cases = []struct {
 	ranks int
 	noise float64
-	drift float64 // amplitude of the change of each rank's times; its period is 1,000 steps
+	drift float64 // amplitude of the change of each rank's times, with a period of 1,000 steps
 	steps int
-	tiled int // steps for curves of family stepped; 0: as for the other families
-	seeds int // with -simulate.full
-	quick int // without -simulate.full
+	tiled int // steps of runs with curves of family stepped; 0: as for the other families
+	seeds int // number of seeds with -simulate.full
+	quick int // number of seeds without -simulate.full
 }{
 	{2, 0.01, 0, 400, 0, 20, 5}, {2, 0.05, 0, 800, 0, 20, 5}, {2, 0.2, 0, 6000, 0, 20, 2},
 	{4, 0.01, 0, 400, 0, 20, 5}, {4, 0.05, 0, 800, 0, 20, 5}, {4, 0.2, 0, 6000, 0, 20, 0},
@@ -148,8 +149,8 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 			}
 			o := play(t, f, c.ranks, seeds, c.noise, steps, drift)
 			n := len(o.shares)
-			// With 1,000 ranks, the limit is lower: the slowest rank is three standard errors above the mean, and
-			// samples are indivisible.
+			// With 1,000 ranks, the limit is lower: the slowest rank is three standard errors above the mean, and a
+			// share is a whole number of samples.
 			median, worst := 0.99, 0.975
 			if c.ranks == 1000 {
 				median = 0.985
@@ -184,8 +185,8 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 		Interval: 10, Seed: seed}
 }
 
-// Kernels of GPUs compute tiles of many samples, and the best shares of such ranks fill the tiles. One sample more may
-// double the time of a rank, so a few runs end some percent below the oracle.
+// GPU kernels compute tiles of many samples, and the best shares of such ranks fill the tiles. One additional sample
+// may double the time of a rank, so a few runs end some percent below the oracle.
 func TestHybridFillsTiles(t *testing.T) {
 	leastEach, seeds := 32, 4
 	if *full {
@@ -205,7 +206,7 @@ func TestHybridFillsTiles(t *testing.T) {
 	e.check(t, "tiles", promise{median: 0.995, worst: 0.9, low: 0.1, worse: 0.01, deepest: 0.05})
 }
 
-// One kind of rank takes longer for few samples than for more, as measured on real GPUs, which use another algorithm
+// One type of rank takes longer for few samples than for more. Real GPUs behave so, because they use another algorithm
 // for small batches. A policy that assumes rising curves would reduce the share of such a rank again and again.
 func TestHybridFindsWhereACurveFalls(t *testing.T) {
 	falls := divide.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142},
@@ -232,11 +233,11 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 	}
 }
 
-// A rank that becomes slower takes longer although the policy reduces its share, as if its curve fell. The policy must
+// If a rank becomes slower, its times grow although the policy reduces its share, as if its curve fell. The policy must
 // still follow the change, so that runs lose few steps. The loss is in steps of the oracle.
 func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 	for name, test := range map[string]struct {
-		factor     func(step int) float64 // on the times of rank 0
+		factor     func(step int) float64 // factor on the times of rank 0
 		mean, most float64                // steps lost of 500
 	}{
 		"for good, within 100 steps": {

@@ -40,7 +40,7 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
-// zigzags contains the runs of policy hybrid on clusters of [zigzag], because two tests check the same runs.
+// zigzags stores the runs of policy hybrid on clusters of [zigzag], because two tests check the same runs.
 var zigzags = map[string]*simulate.Result{}
 
 // playedZigzag returns the run of policy hybrid on a cluster of [zigzag].
@@ -53,8 +53,8 @@ func playedZigzag(t *testing.T, seed uint64, alike bool, noise float64) *simulat
 	return zigzags[key]
 }
 
-// spread makes a run of 100 steps without prior knowledge. The speeds of the ranks are exp(N(0,1)), and a part of their
-// times is constant.
+// spread makes a run of 100 steps without prior knowledge. The speeds of the ranks are exp(N(0,1)). A part of their
+// times does not depend on the share.
 func spread(seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 100))
 	ranks := 2 + r.IntN(7)
@@ -68,7 +68,7 @@ func spread(seed uint64) simulate.Options {
 }
 
 // measuredCluster makes a cluster of measured GPUs whose types the policy knows. Equal shares are between 4 samples and
-// 75 % of the capacity.
+// 75 % of the capacity of a rank.
 func measuredCluster(gpus map[string]divide.Curve, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var curves []divide.Curve
@@ -99,7 +99,8 @@ func lost(res *simulate.Result) (steps float64) {
 	return steps
 }
 
-// Without -simulate.full, 20 clusters of each kind; with it, the 400 of docs/benchmarks/balancing.md.
+// Without -simulate.full, each kind has 20 clusters. With it, each kind has the 400 clusters of
+// docs/benchmarks/balancing.md.
 func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	seeds := seeds(20, 400)
 	for _, test := range []struct {
@@ -109,7 +110,7 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	}{
 		{0.05, true, promise{median: 0.995, worst: 0.85, low: 0.05, deepest: 0.01}},
 		{0.05, false, promise{median: 0.995, worst: 0.85, low: 0.07, deepest: 0.01}},
-		// One window of 10 steps has a standard error of 6 %, as much as the smallest steps of the curves.
+		// The mean of 10 steps has a standard error of 6 %, as much as the smallest steps of the curves.
 		{0.2, true, promise{median: 0.98, worst: 0.80, low: 0.25, deepest: 0.01}},
 		{0.2, false, promise{median: 0.98, worst: 0.80, low: 0.25, deepest: 0.01}},
 	} {
@@ -119,8 +120,8 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	}
 }
 
-// A rank of a measured kind takes equally long for 1 to 16 samples, and less for 32. With two faster ranks, its share
-// is small, so no share near it is faster.
+// A rank of a measured kind takes equally long for 1 to 16 samples, and less time for 32. With two faster ranks, its
+// share is small, so no nearby share is faster.
 func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
 	falls := divide.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14},
 		{Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
@@ -153,8 +154,8 @@ func lostAtStart(t *testing.T, n int, cluster func(seed uint64) simulate.Options
 	return early
 }
 
-// The policy loses 4.1 steps (median) and 11.4 (90th percentile). With a first window of 3 steps and others of 10,
-// these figures were 9.7 and 57.6.
+// The policy loses 4.1 steps (median) and 11.4 (90th percentile). With a first window of 3 steps and later windows of
+// 10 steps, it lost 9.7 and 57.6.
 func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	seeds := seeds(60, 200)
 	early := lostAtStart(t, seeds, spread)
@@ -167,12 +168,12 @@ func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	}
 }
 
-// Ranks of one type share their measurements: if one K80 finds a fast share, the others use it. Without types, runs
-// must lose more steps.
+// Ranks of one type share their measurements: if one K80 finds a fast share, the others use it. If the policy does not
+// know the types, runs must lose more steps.
 func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 	gpus := measuredGPUs(t)["ResNet-18"]
 	var low [2]int
-	var steps [2]float64 // lost
+	var steps [2]float64 // steps lost
 	for i, told := range []bool{false, true} {
 		for seed := range uint64(60) {
 			o := measuredCluster(gpus, 7000+seed)
@@ -193,8 +194,8 @@ func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 	}
 }
 
-// A probe in the last window of a run costs time and cannot pay. If the policy does not know the end, it does make such
-// probes, which shows that the test can fail.
+// A probe in the last window of a run costs time, and no later step can profit from it. If the policy does not know the
+// last step, it must make such probes; otherwise the test could not fail.
 func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 	unknown := 0
 	for seed := range uint64(seeds(30, 120)) {

@@ -10,9 +10,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// fakeRank is a simulated device: its sensors while it is healthy, and the effect of a problem on them.
+// fakeRank is a simulated device. It contains the values of its sensors in health, and the effect of a problem on them.
 type fakeRank struct {
-	expected float64 // seconds a step, by its curve
+	expected float64 // seconds per step, from the curve of the rank
 	data     float64
 	link     float64
 	health   telemetry.Summary
@@ -72,14 +72,14 @@ func laptopRank(expected float64) fakeRank {
 	return r
 }
 
-// window makes one observation. noise is the standard deviation of its lognormal noise.
+// window makes one observation with lognormal noise. noise is its standard deviation.
 func (r fakeRank) window(random *rand.Rand, noise float64) straggler.Observation {
 	return straggler.Observation{Seconds: r.expected * math.Exp(noise*random.NormFloat64()), Data: r.data,
 		Expected: r.expected, ExpectedError: 0.005 * r.expected,
 		Link: r.link * math.Exp(noise*random.NormFloat64()), Health: r.health}
 }
 
-// windowOf returns a window of each rank.
+// windowOf returns an observation of each rank for one window.
 func windowOf(ranks []fakeRank, random *rand.Rand, noise float64) (window []straggler.Observation) {
 	for _, r := range ranks {
 		window = append(window, r.window(random, noise))
@@ -91,12 +91,12 @@ func slower(by float64) func(o *straggler.Observation) {
 	return func(o *straggler.Observation) { o.Seconds *= by }
 }
 
-// Four ranks run for 60 windows of 10 steps, and rank 2 has a problem from window 20 to window 39. Its verdict must
-// begin after at most two of these windows, and end after at most two healthy windows. No other rank may get a verdict.
+// Four ranks run for 60 windows of 10 steps. Rank 2 has a problem from window 20 to window 39. Its verdict must begin
+// within two of these windows, and end within two windows after them. No other rank may get a verdict.
 func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 	cases := []struct {
 		name    string
-		rank    fakeRank // rank 2
+		rank    fakeRank // rank 2 in health
 		trouble func(o *straggler.Observation)
 		cause   straggler.Cause
 		says    []string
@@ -154,7 +154,7 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 		{"the CPU quota, on a machine that other programs use", busyRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 8
 			set(&o.Health, telemetry.CPUQuota, 95)
-			set(&o.Health, telemetry.StolenCPU, 0) // the quota stops the rank before others can
+			set(&o.Health, telemetry.StolenCPU, 0) // the quota stops the rank before other programs can take its CPU
 		}, straggler.CauseQuota, []string{"a CPU quota stops the rank for 95 % of its CPU time, was 0 %"}, 8},
 		{"a neighbour on the CPU, and a quota that explains too little", cpuRank(0.4), func(o *straggler.Observation) {
 			o.Seconds *= 3

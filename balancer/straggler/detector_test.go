@@ -20,7 +20,7 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 		}
 		v := observe(t, d, n, windowOf(ranks, random, 0.02))[2]
 		want := straggler.Healthy
-		if n >= 1 && n < 21 { // ends after two windows
+		if n >= 1 && n < 21 { // the verdict ends after two healthy windows
 			want = straggler.SlowType
 		}
 		if v.Kind != want {
@@ -34,8 +34,8 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 	}
 }
 
-// The times of windows on a busy machine vary by a factor of 2. A CPU quota then makes a rank 4 times as slow, which
-// noise alone could explain.
+// On a busy machine, the times of windows vary by a factor of 2. Then a CPU quota makes a rank 4 times as slow. Noise
+// alone could explain this. If sensors measure the quota, the detector must find it.
 func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	for _, measured := range []bool{false, true} {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -52,7 +52,8 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 			}
 			verdicts := observe(t, d, n, window)
 			for rank, v := range verdicts {
-				known := n >= 20 // from this window on, the noise is known; earlier, two slow windows may count
+				// The detector knows the noise from this window on; before, it may need two slow windows.
+				known := n >= 20
 				if v.Kind != straggler.Healthy && known && (rank == 0 || n < 41 || n > 52) {
 					t.Errorf("window %d, rank %d: got %+v", n, rank, v)
 				}
@@ -71,13 +72,13 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 }
 
 // A rank that takes longer because of a larger share must not get the verdict "slow type". Only a rank of another type
-// that takes longer per sample may get it.
+// that needs more time per sample may get it.
 func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		types   []string
 		samples []int
-		seconds []float64 // per sample
+		seconds []float64 // seconds per sample, by rank
 		want    []straggler.Kind
 	}{
 		{"two ranks alike, one with more samples", []string{"a", "a"}, []int{48, 80}, []float64{0.01, 0.01},
@@ -105,7 +106,7 @@ func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 			for rank, v := range observe(t, d, n, window) {
 				want := c.want[rank]
 				if n == 0 {
-					want = straggler.Healthy // one window is not enough
+					want = straggler.Healthy // one slow window is not enough
 				}
 				if v.Kind != want {
 					t.Errorf("%s, window %d, rank %d: got %+v, want %v", c.name, n, rank, v, want)
@@ -211,8 +212,8 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 	}
 }
 
-// The curve of a rank comes from an earlier run, and the rank is sick from its first window on. The detector must find
-// this by the sensors alone.
+// The curve of a rank comes from an earlier run, and the rank has a problem from its first window on. The detector must
+// find the problem from the sensors alone.
 func TestSickFromTheStart(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := gpuRank(0.4)
@@ -228,7 +229,8 @@ func TestSickFromTheStart(t *testing.T) {
 	}
 }
 
-// A laptop whose curve was measured while it was cold counts as sick at first, and as healthy after some windows.
+// The curve of a laptop was measured while it was cold. The laptop may count as sick in the first windows, but must
+// count as healthy after some more.
 func TestALaptopIsNotSickForEver(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := laptopRank(0.4)
@@ -254,7 +256,8 @@ func TestALaptopIsNotSickForEver(t *testing.T) {
 	}
 }
 
-// The cause must remain while its sign remains, and must change when the sign ends.
+// While a sensor shows a cause, the verdict must keep this cause. When the sensor no longer shows it, the cause must
+// change.
 func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := gpuRank(0.4)
@@ -266,7 +269,7 @@ func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 			slower(1.5)(&o)
 			want = straggler.CauseClock
 			if set(&o.Health, telemetry.Clock, 60); n >= 20 && n < 30 {
-				set(&o.Health, telemetry.OtherProcesses, 2) // stronger evidence that appears later
+				set(&o.Health, telemetry.OtherProcesses, 2) // stronger evidence for another cause appears later
 			}
 			if n >= 30 {
 				set(&o.Health, telemetry.Clock, 96)
@@ -327,7 +330,8 @@ func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) i
 	return alarms
 }
 
-// The comment of Detector states 2 in a million at 5 %, and 3 at 15 %; the limits leave a margin for chance.
+// The comment of Detector states 2 false alarms in a million at 5 % noise, and 3 at 15 %. The limits leave a margin for
+// chance.
 func TestFalseAlarmsAreRare(t *testing.T) {
 	ranks, windows, few, more := 20, 4000, 1, 2
 	if needtest.Large.On() {
@@ -346,8 +350,8 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 	}
 }
 
-// A healthy rank must not get a verdict because a CPU quota sometimes stops it. The same holds if a quota limits the
-// rank as much as other programs did before.
+// A healthy rank must not get a verdict because a CPU quota sometimes stops it. It must not get a verdict either if a
+// quota limits it as much as other programs did before.
 func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 	for _, noise := range []float64{0.05, 0.1, 0.15} {
 		for name, c := range map[string]struct {
@@ -373,18 +377,18 @@ func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 					}
 				}
 			}
-			if alarms > 4 { // a constant quota gives 3 at 10 % and 15 %, in the first windows
+			if alarms > 4 { // with a constant quota, 3 false alarms at 10 % and at 15 % noise, in the first windows
 				t.Errorf("noise %.2f, %s: %d false verdicts in 30,000 windows", noise, name, alarms)
 			}
 		}
 	}
 }
 
-// A rank with little noise becomes slower at an early window.
+// A rank with little noise becomes slower in an early window.
 func TestSlowdownsEarlyInARunAreFound(t *testing.T) {
 	for _, c := range []struct {
 		factor   float64
-		from, in int // windows
+		from, in int // first slow window; number of windows until the verdict
 	}{{1.3, 3, 2}, {1.2, 5, 2}, {1.2, 12, 2}, {1.1, 20, 3}} {
 		random := rand.New(rand.NewPCG(9, 10))
 		d := straggler.NewDetector(1)
@@ -405,7 +409,7 @@ func TestSlowdownsEarlyInARunAreFound(t *testing.T) {
 	}
 }
 
-// With noise of 5 %, the verdict on a device that is 1.5 times as slow must begin, and must not end before the
+// With noise of 5 %, a device that is 1.5 times as slow must get a verdict. The verdict must not end before the
 // slowdown.
 func TestAVerdictDoesNotFlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 13))

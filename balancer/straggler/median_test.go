@@ -15,7 +15,7 @@ func TestMedianRule(t *testing.T) {
 	cases := []struct {
 		name    string
 		windows [][]float64
-		want    []bool // after the last window
+		want    []bool // verdicts after the last window
 	}{
 		{"slow twice", [][]float64{{1, 1, 1.6}, {1, 1, 1.6}}, []bool{false, false, true}},
 		{"slow once", [][]float64{{1, 1, 1.6}}, []bool{false, false, false}},

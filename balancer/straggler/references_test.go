@@ -12,7 +12,7 @@ import (
 )
 
 // watched runs policy hybrid and a detector with references. The policy divides batches of 256 samples among four
-// ranks, and decides every 10 steps. The function step sets the times of one step, and each gets the verdicts and
+// ranks, and decides every 10 steps. Function step sets the times of one step. Function each gets the verdicts and
 // observations of one window.
 func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	each func(window int, d *balancer.Decision, o []straggler.Observation, v []straggler.Verdict)) (shares []int) {
@@ -49,8 +49,8 @@ func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	return shares
 }
 
-// Policy hybrid takes samples from a sick rank, and the policy's curve follows the rank's times. The verdict must still
-// last exactly as long as the problem.
+// Policy hybrid reduces the share of a sick rank, and the policy's curve follows the rank's times. The verdict must
+// still last exactly as long as the problem.
 func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 	for _, factor := range []float64{1.25, 1.5, 2.5} {
 		const begins, ends = 60, 100
@@ -107,7 +107,7 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 	}
 }
 
-// If most ranks become slower, the rank that stays the same must not get a verdict.
+// If most ranks become slower, a rank that keeps its speed must not get a verdict.
 func TestARankThatStaysAsItIsIsWellWhileTheOthersBecomeSlower(t *testing.T) {
 	for seed := range uint64(5) {
 		const begins, last = 30, 3

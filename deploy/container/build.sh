@@ -2,26 +2,28 @@
 # Builds a container image of a release.
 #
 #   deploy/container/build.sh [--cuda] [--release FILE] [--engine ENGINE]     as root, for debootstrap
-#
-#   --cuda      also the libraries of NVIDIA that GPUs need; the release must be one of `make dist CUDA=on`
-#   --release   archive of `make dist`; default: the archive of this commit in dist/. For --cuda one with GPU code, else without
-#   --engine    buildah, podman or docker; default: the first of them that is in PATH
+#   --cuda      include the NVIDIA libraries that GPUs need; the release must be one of `make dist CUDA=on`
+#   --release   archive of `make dist`; default: the archive of this commit in dist/, with GPU code if --cuda is given
+#   --engine    buildah, podman or docker; default: the first of them in PATH
 #   --help      print this text
 #
 # buildah and podman need no daemon. The result is in build/container:
-#
 #   hetero-train-VERSION-KIND.tar.gz       image for `docker load` and `podman load`, with the tag hetero-train:VERSION-KIND
-#   hetero-train-VERSION-KIND.spdx.json    list of all its software in SPDX, which the image also contains
+#   hetero-train-VERSION-KIND.spdx.json    list of all software in the image, in SPDX; the image also contains this list
 #
-# The image starts from nothing: files of a few packages of Debian 13, and the release. Two builds of one commit from the
-# same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
+# The image has no base image. It contains files of a few Debian 13 packages, and the release. Two builds of one commit
+# from the same state of the Debian archive give the same image. With docker they do not, because its builder records
+# the time.
 #
-# HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. HETERO_DEBIAN_SECURITY is that
-# of the security archive; empty: the address of the Debian archive with "-security"; off: without its packages. Later builds
-# use the same files of Debian, until you remove build/container/root-trixie.
+# Environment variables:
+#   HETERO_DEBIAN_MIRROR     address of the Debian archive; empty: the default of debootstrap
+#   HETERO_DEBIAN_SECURITY   address of the security archive; empty: that of the Debian archive with "-security";
+#                            off: without packages of the security archive
 #
-# Exit codes: 0 the image is built; 1 the build failed, or a program or space is missing; 2 arguments, or the release is not
-# one for this kind of image.
+# Later builds use the same Debian files until you remove build/container/root-trixie.
+#
+# Exit codes: 0 the image is built; 1 the build failed, or a program or space is missing; 2 arguments are invalid, or
+# the release is of another kind than the image.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
@@ -61,7 +63,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ $kind = cpu ] || packages+=(zlib1g) # of cuDNN
+[ $kind = cpu ] || packages+=(zlib1g) # needed by cuDNN
 if [ -n "$release" ]; then
 	release=$(cd "$caller" && realpath -m "$release")
 	[ -f "$release" ] || usage "--release: got $release, which is no file; want an archive of make dist"
@@ -76,7 +78,7 @@ listing=$(mktemp) && trap 'rm -f "$listing"' EXIT
 tar --utc --full-time -tvf "$release" >"$listing" 2>/dev/null || wrong "$release is no archive, or is damaged; run: make dist"
 gpu=no
 ! grep -q '/lib/hetero-train/libhetero_cuda\.so$' "$listing" || gpu=yes
-# Both kinds of releases have the same name.
+# Releases with and without GPU code have the same name, so the script checks the kind.
 case $kind-$gpu in
 cuda-no) wrong "$release has no GPU device; run: make dist CUDA=on" ;;
 cpu-yes) wrong "$release has GPU code, which the image for CPUs does not need; run: make dist, or use --cuda" ;;
@@ -94,15 +96,15 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(awk 'NR == 1 { print $4 " " $5 }' "$lis
 export SOURCE_DATE_EPOCH
 context=$place/$kind
 name=hetero-train-$version-$kind
-tag=hetero-train:${version//+/-}-$kind # a tag has no plus
+tag=hetero-train:${version//+/-}-$kind # a tag must not contain a plus sign
 space=700
 [ $kind = cpu ] || space=6500
 need_space "$place" $space "an image"
 
-# A context has only what this build puts there.
+# The folder becomes the build context. It must contain only files of this build.
 rm -rf "$context"
 mkdir -p "$context"/{base,release,cuda}
-# secure_root upgrades the packages of the root from Debian's security archive, once.
+# secure_root upgrades the packages of the root from Debian's security archive. It does so only once.
 secure_root() {
 	local from=${HETERO_DEBIAN_SECURITY:-}
 	[ "$from" != off ] && [ ! -e "$root/.secure" ] || return 0
@@ -119,10 +121,10 @@ secure_root
 [ -e "$root/.secure" ] || echo "container: HETERO_DEBIAN_SECURITY is off: the image may lack security fixes of Debian" >&2
 echo "container: Debian $system of $(date -u -r "$root/.ready" +%Y-%m-%d); for newer packages, first run: rm -rf ${root#"$PWD/"}"
 
-# keep matches the files of the packages that the image needs.
+# keep matches the paths of Debian files that the image needs.
 keep='^/(usr/)?(lib/x86_64-linux-gnu/[^/]+\.so[^/]*|lib64/[^/]+|lib/os-release|share/zoneinfo/.+|share/common-licenses/.+|share/doc/[^/]+/copyright)$|^/etc/(debian_version|os-release)$'
 
-# copy_base copies files of Debian's packages, and makes the folders in which a container writes.
+# copy_base copies files of Debian packages, and creates the folders to which a container writes.
 copy_base() {
 	local base=$context/base file
 	mkdir -p "$base"/{usr/{bin,lib,lib64,sbin},etc/ssl/certs,dev,proc,sys,run,tmp,work/experiments,cache,var/lib/dpkg/status.d}
@@ -131,17 +133,17 @@ copy_base() {
 		while read -r file; do [ ! -d "$root/$file" ] && echo "$file"; done >"$place/files"
 	tar -C "$root" -cf - -T "$place/files" | tar -C "$base" -xf -
 	cp "$root/etc/ssl/certs/ca-certificates.crt" "$base/etc/ssl/certs/"
-	# Scanners of vulnerabilities find the packages here, as in distroless images.
+	# Vulnerability scanners find the list of packages here, as in distroless images.
 	for file in "${packages[@]}"; do inside "$root" dpkg-query -s "$file" >"$base/var/lib/dpkg/status.d/$file"; done
 	printf '%s\n' 'root:x:0:0:root:/work:/usr/sbin/nologin' 'hetero:x:65532:65532:hetero-train:/work:/usr/sbin/nologin' >"$base/etc/passwd"
 	printf '%s\n' 'root:x:0:' 'hetero:x:65532:' >"$base/etc/group"
 	echo 'hosts: files dns' >"$base/etc/nsswitch.conf"
 	ln -s /opt/hetero-train/share/hetero-train/configs "$base/configs"
-	# The first named volume at such a folder takes over its mode, so each user of --user can write there.
+	# A new named volume at such a folder gets the folder's mode, so any user that --user sets can write there.
 	chmod 1777 "$base"/{tmp,work,work/experiments,cache}
 }
 
-# copy_cuda copies the libraries that the program opens for GPUs into a folder that the loader searches without a cache.
+# copy_cuda copies the GPU libraries that the program opens. The loader searches their folder without a cache.
 copy_cuda() {
 	local to=$context/cuda/usr/lib/x86_64-linux-gnu from=third_party/.cuda/nvidia wheel
 	python3 third_party/cuda.py
@@ -152,7 +154,8 @@ copy_cuda() {
 		cp $from/licences/$wheel/* "$context/cuda/usr/share/doc/$wheel/"
 		awk -v wheel=$wheel '$2 ~ "^" wheel "-" { print $2 }' third_party/cuda.sha256
 	done >"$context/wheels"
-	# Two libraries need those of GCC, which the release has in its own folder: its GPU device loads them first.
+	# Two of these libraries need GCC's libraries. The release has GCC's libraries in its own folder, and its GPU device
+	# loads them first.
 	local file needed
 	for file in "$to"/*; do
 		for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
@@ -170,7 +173,8 @@ cp "$place/$name.spdx.json" "$context/release/share/doc/hetero-train/sbom.spdx.j
 find "$context" -type d ! -perm -1000 -exec chmod 755 {} +
 find "$context" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 
-# revision_of prints the commit of the release. Changed files add -dirty. The checkout may belong to another user.
+# revision_of prints the commit of the release, with -dirty if files were changed. It also works if the checkout belongs
+# to another user.
 revision_of() {
 	local commit=${version#*+g} full
 	case $version in
@@ -188,7 +192,7 @@ licences=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["pac
 arguments=(--target "$kind" -t "$tag" --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "LICENSES=$licences"
 	--build-arg "CREATED=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -f "$PWD/deploy/container/Containerfile")
 rm -f "$place/$name".tar*
-for file in "$place"/hetero-train-*-$kind.{tar.gz,spdx.json}; do # of other versions
+for file in "$place"/hetero-train-*-$kind.{tar.gz,spdx.json}; do # removes results of other versions
 	[[ $file == "$place/$name".* ]] || rm -f "$file"
 done
 case $engine in

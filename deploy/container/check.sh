@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs a container image for real, with a Docker engine of its own, as `make test-long PARTS=container` does.
+# Tests a container image with a real Docker engine, which the script starts. `make test-long PARTS=container` calls it.
 #
 #   deploy/container/check.sh IMAGE.tar.gz     as root; IMAGE.tar.gz: a CPU image of build.sh
 #
-# It needs docker.io, docker-compose and curl. The engine has its own network namespace, its files are in build/container,
-# and it ends with the script, so it touches no other containers, networks and firewall rules of the machine.
+# The script needs docker.io, docker-compose and curl. The engine has its own network namespace, its files are in
+# build/container, and it ends with the script. It therefore does not affect other containers, networks and firewall
+# rules of the machine.
 #
-# Exit codes: 0 all checks passed; 1 a check failed, or a program is missing; 2 arguments.
+# Exit codes: 0 all checks passed; 1 a check failed, or a program is missing; 2 arguments are invalid.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
@@ -28,7 +29,8 @@ if [ "${1:-}" != --inside ]; then
 	for program in dockerd docker docker-compose curl unshare; do
 		command -v $program >/dev/null || fail "$program is missing; run: apt-get install docker.io docker-compose curl"
 	done
-	exec unshare --net --mount --pid --fork --mount-proc "$PWD/deploy/container/check.sh" --inside "$image" # all processes end with the script
+	# All processes end with the script.
+	exec unshare --net --mount --pid --fork --mount-proc "$PWD/deploy/container/check.sh" --inside "$image"
 fi
 archive=$2
 place=$PWD/build/container/check
@@ -38,7 +40,7 @@ export DOCKER_HOST=unix:///$place/docker.sock
 here=deploy/container
 checks=0
 
-# ok WHAT counts a check.
+# ok WHAT prints and counts a check that passed.
 ok() { checks=$((checks + 1)); echo "ok: $*"; }
 now() { cut -d ' ' -f 1 /proc/uptime; }
 since() { awk -v from="$1" -v to="$(now)" 'BEGIN { printf "%.1f", to - from }'; }
@@ -51,7 +53,7 @@ wait_for() {
 		sleep 0.2
 	done
 }
-# want CODE TEXT COMMAND… runs the command, which must end with the code and print the text.
+# want CODE TEXT COMMAND… runs the command. The exit code must be CODE, and the output must contain TEXT.
 want() {
 	local code=$1 text=$2 got=0 said
 	shift 2
@@ -88,15 +90,15 @@ for name in version revision created source licenses title; do [ -n "$(label $na
 docker run --rm --network none "$image" version | grep '^webp .* libwebp ' >/dev/null || fail "the program does not find libwebp in the image"
 ok "labels: version $(label version), revision $(label revision), created $(label created)"
 
-# What docs/containers.md recommends for each container.
+# docs/containers.md recommends these options for each container.
 safe=(--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges --memory 2g --pids-limit 2000 --init)
 small=(--model simple_cnn --dataset synthetic_image --num-samples 64000 --batch-size 16 --set data.image_size=8 --set train.eval_interval=0)
 logged() { docker logs "$1" 2>&1 | grep -q "$2"; }
 exit_of() { docker wait "$1"; }
-# written NAME prints the files that a container wrote outside its volumes; docker-init is the mount of --init.
+# written NAME prints the files that a container wrote outside its volumes. It omits docker-init, which --init mounts.
 written() { docker diff "$1" | grep -vE ' /usr(/sbin(/docker-init)?)?$' || :; }
 
-# The root file system is read-only, and all writes go to the volumes. /dev/shm has Docker's 64 MB.
+# The root file system is read-only, and all writes go to volumes. /dev/shm has 64 MB, Docker's default.
 start=$(now)
 docker run -d --name two "${safe[@]}" -v runs:/work -v cache:/cache "$image" train --experiment-name two --nproc-per-node 2 "${small[@]}" \
 	--set train.steps=2000000 --set checkpoint.interval_steps=200 >/dev/null
@@ -116,7 +118,7 @@ want 0 "/dev/shm has 64 MiB; only NCCL between GPUs needs it (docker run --shm-s
 want 0 "the control group allows 2.0 GiB" docker exec two hetero-train doctor --all
 ok "doctor names the 64 MiB of /dev/shm with the cure, and the limit of memory"
 
-# docker stop saves.
+# docker stop must make the run save.
 start=$(now)
 docker stop -t 120 two >/dev/null
 [ "$(exit_of two)" = 75 ] || fail "docker stop: got exit code $(exit_of two), want 75: $(docker logs --tail 5 two 2>&1)"
@@ -135,7 +137,8 @@ docker kill -s INT two >/dev/null
 docker rm two >/dev/null
 ok "SIGINT saves and ends with exit code 130"
 
-# As process 1, without the init process of Docker: signals arrive, a killed rank is noticed, and no zombie stays.
+# The program is process 1, without Docker's init process. Signals must reach it, it must notice a killed rank, and no
+# zombie process may stay.
 bare=("${safe[@]/--init/--rm=false}")
 docker run -d --name one "${bare[@]}" -v runs:/work "$image" train --experiment-name one --nproc-per-node 2 "${small[@]}" --set train.steps=2000000 >/dev/null
 wait_for 120 "the first step" sh -c "docker exec one hetero-train status one --json | grep -q '\"common\":[1-9]'"
@@ -156,8 +159,9 @@ code=$(exit_of one)
 docker rm one >/dev/null
 ok "as process 1: SIGTERM saves, a killed rank ends the run with exit code 5, and no zombie stays"
 
-# A killed supervisor in `docker exec` leaves its ranks to process 1: with --init, they end and leave no zombie.
-gone() { ! pgrep -f -r S,R,D -- "--experiment-name $1"; } # zombies do not count
+# If a supervisor in `docker exec` is killed, process 1 becomes the parent of its ranks. With --init, the ranks must end
+# and leave no zombies.
+gone() { ! pgrep -f -r S,R,D -- "--experiment-name $1"; } # zombie processes do not count
 orphans() {
 	docker run -d --name "$1" "${@:2}" -v runs:/work -v cache:/cache "$image" train --experiment-name "$1" --nproc-per-node 1 "${small[@]}" --set train.steps=2000000 >/dev/null
 	wait_for 120 "the first step" docker exec "$1" hetero-train status "$1" --check 1m
@@ -175,7 +179,7 @@ left=$(orphans init "${safe[@]}")
 echo "figure: without --init, $(orphans bare "${bare[@]}") zombies stay"
 ok "with --init, ranks that a killed supervisor leaves end without zombies"
 
-# Errors that users meet.
+# Common mistakes must cause clear errors.
 want 2 "read-only file system" docker run --rm --read-only -v runs:/work:ro "$image" train --experiment-name never "${small[@]}" --set train.steps=1
 (umask 077 && for name in token dashboard_token; do head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$place/secrets/$name"; done)
 chown 65532:65532 "$place"/secrets/*
@@ -184,12 +188,12 @@ want 2 "other users can read" docker run --rm -v "$place/secrets:/run/secrets:ro
 chmod 400 "$place/secrets/token"
 ok "a read-only folder of runs and a token that others can read are refused with exit code 2"
 
-# Any user may run the image, as OpenShift does.
+# The image must run as any user, as on OpenShift.
 docker run --rm "${safe[@]}" --user 1000690000:0 -v other:/work -v other-cache:/cache "$image" train --nproc-per-node 1 "${small[@]}" --set train.steps=3 >/dev/null 2>&1 ||
 	fail "another user cannot train"
 ok "another user trains"
 
-# The compose file: two workers and the dashboard.
+# The Compose file starts two workers and the dashboard.
 export HETERO_IMAGE=$image HETERO_USER=65532:65532 HETERO_SECRETS=$place/secrets
 cat >"$place/small.toml" <<'CONFIG'
 [model]
@@ -223,7 +227,8 @@ for service in worker-0 worker-1 dashboard; do wait_for 120 "health of $service"
 ok "two workers in two containers train with the token of a secret; all three services are healthy"
 [ "$(docker inspect -f '{{.HostConfig.NanoCpus}}' "$(of worker-0)" "$(of worker-1)" | tr '\n' ' ')" = "1000000000 500000000 " ] ||
 	fail "the workers do not have their limits of CPUs"
-# A lost worker: both restart and resume. docker kill would count as a stop by the user, after which Docker does not restart.
+# One worker is lost: both must restart and resume. The script does not use docker kill, because Docker counts it as a
+# stop by the user and does not restart the container.
 first=$(docker inspect -f '{{.State.Pid}}' "$(of worker-1)")
 start=$(now)
 kill -9 "$first"

@@ -1,4 +1,4 @@
-// Command dataset adds a data set to hetero-train: images of bright bars. The direction of the bars is the class.
+// Command dataset adds a data set to hetero-train. Its images contain bright bars, whose direction is the class.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// options are the keys that only this data set has.
+// options contains the keys that only this data set has.
 type options struct{ Noise int }
 
 func (o *options) Keys() []config.Key {
@@ -19,7 +19,7 @@ func (o *options) Keys() []config.Key {
 		config.Int(&o.Noise, "noise", 64).Unit("levels of 255").AtMost(255).Doc("Brightness of the noise.")}
 }
 
-// Open returns the training and the evaluation part. Each rank calls Open and must get the same samples.
+// Open returns the training part and the evaluation part. Each rank calls Open and must get the same samples.
 func (o *options) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	n := cfg.Data.NumSamples
 	if n == 0 {
@@ -30,7 +30,8 @@ func (o *options) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (d
 	return data.Splits{Train: train, Eval: eval, Normalization: data.NormalizeSynthetic}, nil
 }
 
-// bars implements data.Dataset and data.Reader. A data set that reads files would allocate new buffers in NewReader.
+// bars implements data.Dataset and data.Reader, because it needs no buffers. If a data set reads files, its NewReader
+// allocates new buffers.
 type bars struct {
 	noise       int
 	seed        uint64
@@ -43,7 +44,7 @@ func (b *bars) Label(i int) int                 { return i % 2 }
 func (b *bars) NewReader() (data.Reader, error) { return b, nil }
 func (b *bars) Close() error                    { return nil }
 func (b *bars) Read(i int, _ data.Sizer, img *data.Image) error {
-	random := rand.New(rand.NewPCG(b.seed, uint64(i))) // a sample is a function of the seed and its index only
+	random := rand.New(rand.NewPCG(b.seed, uint64(i))) // a sample depends only on the seed and its index
 	pix, at := make([]byte, 3*b.size*b.size), random.IntN(b.size)
 	for p := range pix {
 		pix[p] = byte(random.IntN(b.noise + 1))

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// options are the keys that only this model has.
+// options contains the keys that only this model has.
 type options struct{ Channels []int }
 
 // Keys lists the options, each with its default, limits and description.
@@ -24,7 +24,7 @@ func (o *options) Keys() []config.Key {
 
 // Build returns the function that appends the network to a graph.
 //
-// Legend: N samples, C channels of a block, H and W size of its input.
+// Legend: N samples, C channels of a block, H and W height and width of its input.
 func (o *options) Build() models.Classifier {
 	return func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 		for i, c := range o.Channels {

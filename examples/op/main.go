@@ -1,4 +1,5 @@
-// Command op adds an op to hetero-train, x·sigmoid(x) (Swish, arXiv:1710.05941), and a model that uses this op.
+// Command op adds the op x·sigmoid(x) to hetero-train (Swish, arXiv:1710.05941). It also adds a model that uses this
+// op.
 package main
 
 import (
@@ -16,7 +17,7 @@ type Swish struct{}
 
 func (Swish) Kind() string { return "swish" }
 
-// Infer returns the shapes and types of the outputs.
+// Infer returns the shapes and types of the outputs, which are those of the input.
 func (Swish) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return in[:1], nil }
 
 // Gradient returns diff·s·(1 + x·(1 - s)), where s is sigmoid(x) and 1 - s is sigmoid(-x).
@@ -28,12 +29,12 @@ func (Swish) Gradient(g *graph.Graph, n *graph.Node, diff []*graph.Value, _ func
 	return []*graph.Value{g.Binary("diff", device.Mul, diff[0], g.Binary("derivative", device.Mul, s, slope))}
 }
 
-// Decompose replaces the op by other ops. Devices without a kernel for the op use it.
+// Decompose replaces the op by other ops. Devices without a kernel for Swish use the result.
 func (Swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("product", device.Mul, in[0], g.Unary("sigmoid", device.Sigmoid, in[0]))}
 }
 
-// Compute is the kernel of the reference device. An op with a decomposition does not need one.
+// Compute is the kernel of the reference device. It is optional, because the op has a decomposition.
 func (Swish) Compute(in, out []device.Elements) {
 	for i, x := range in[0].Values {
 		out[0].Values[i] = x / (1 + math.Exp(-x))

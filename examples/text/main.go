@@ -1,4 +1,5 @@
-// Command text adds a language model and a data set to hetero-train. Each text counts modulo 10, with random mistakes.
+// Command text adds a language model and a data set to hetero-train. Each text of the data set counts modulo 10, with
+// random mistakes.
 package main
 
 import (
@@ -29,7 +30,8 @@ func (bigram) BuildLanguage(vocabulary, _ int) (models.Language, error) {
 	}, nil
 }
 
-// counting is a data set, its samples, and a source of samples: numbers below 10, each one above the number before it.
+// counting is a data set of text, and implements the interfaces for its samples. Each token is the successor of the
+// previous one modulo 10, except for random mistakes.
 type counting struct{ Length, Mistakes int }
 
 func (c *counting) Keys() []config.Key {
@@ -46,12 +48,13 @@ func (c *counting) Len() int { return 512 }
 func (c *counting) Layout(*data.Options) (data.Layout, error) {
 	shape := []int{c.Length}
 	return data.Layout{Fields: []data.Field{{Name: tokens.Tokens, DType: tensor.I32, Shape: shape, PerPosition: true},
-		{Name: tokens.Labels, DType: tensor.I32, Shape: shape, Pad: 0xff, PerPosition: true}}}, nil // -1: no label
+		// The padding 0xff makes labels -1, which means no label.
+		{Name: tokens.Labels, DType: tensor.I32, Shape: shape, Pad: 0xff, PerPosition: true}}}, nil
 }
 func (c *counting) NewSource(*data.Options) (data.Source, error) { return c, nil }
 func (c *counting) Close() error                                 { return nil }
 func (c *counting) Read(s *data.Span, errs []error) {
-	for j := s.Lo; j < s.Hi; j++ { // a sample is a function of its index only
+	for j := s.Lo; j < s.Hi; j++ { // a sample depends only on its index
 		random := rand.New(rand.NewPCG(0, uint64(s.Index[j])))
 		in, labels, next := s.Field(0, j), s.Field(1, j), random.Uint32N(10)
 		for at := 0; at < len(in); at += 4 {

@@ -23,10 +23,10 @@ func TestAccountsOfKnownSteps(t *testing.T) {
 	const unknown = -1
 	for _, c := range []struct {
 		name             string
-		seconds, exposed float64 // ms
+		seconds, exposed float64 // in ms
 		steps            [][]Rank
-		oracle           float64 // -1: unknown
-		want             Account // ms
+		oracle           float64 // fraction of the oracle; -1: unknown
+		want             Account // in ms
 	}{
 		{"one rank computes", 320, 0, [][]Rank{{ms(8, 300, 0, 10)}}, unknown,
 			Account{Step: 320, Useful: 310, Pauses: 10}},
@@ -79,8 +79,8 @@ func TestAccountsOfKnownSteps(t *testing.T) {
 	}
 }
 
-// TestPartsSumToTheMeasuredStep: for any measurements, the parts are at least 0 and sum to the step, and the imbalance
-// agrees with the fraction of the oracle.
+// For any measurements, each part must be at least 0, and the parts must sum to the step. The imbalance must agree with
+// the fraction of the oracle.
 func TestPartsSumToTheMeasuredStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

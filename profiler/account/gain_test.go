@@ -9,7 +9,7 @@ func TestOutcomesOfChanges(t *testing.T) {
 	equal, best, worst := []int{8, 8}, []int{12, 4}, []int{4, 12}
 	type decision struct {
 		step, noise   float64
-		spread        float64 // standard error of step, as a fraction
+		spread        float64 // standard error of the step time, as a fraction of it
 		shares, next  []int
 		predicted     float64
 		outcome       bool
@@ -87,7 +87,7 @@ func TestTheTimeWithOtherShares(t *testing.T) {
 	if got := a.With(0.25, 0.1); !near(got, 0.08) {
 		t.Errorf("a fitted time that is longer than the step: got %v, want the ratio of the fitted times, 0.08", got)
 	}
-	a.Step = 0.6648 // of a run whose curves were fitted to its first step
+	a.Step = 0.6648 // from a run whose curves were fitted to its first step
 	if got := a.With(0.7896, 0.7896); !near(got, 0.6648) {
 		t.Errorf("the same shares: got %v, want the measured step, 0.6648", got)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The tests of the page want the same sentences for the same accounts.
+// The tests of the dashboard's page expect the same sentences for the same accounts.
 func TestTheSentenceIsThatOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../dashboard/ui/src/first.test.ts")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// simulated returns runs whose blocks have a throughput around 100 samples/s. between is the standard deviation of
-// the runs, within that of the blocks of a run.
+// simulated returns runs whose blocks have a throughput of about 100 samples/s. between is the standard deviation
+// between runs, and within is that of the blocks of one run.
 func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	out := make([][]block, runs)
 	for r := range out {
@@ -22,14 +22,14 @@ func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	return out
 }
 
-// In many simulated experiments, the interval must contain the true value as often as it states.
+// In many simulated experiments, the 95 % interval must contain the true value in about 95 % of the cases.
 func TestIntervalsHoldTheTruthAsOftenAsTheySay(t *testing.T) {
 	const experiments = 300
 	for _, c := range []struct {
 		name            string
 		runs            int
 		between, within float64
-		least, most     float64 // fraction of experiments; the target is 95 %, but a bootstrap of few runs gives less
+		least, most     float64 // limits of this fraction; with few runs, a bootstrap gives less than 95 %
 	}{
 		{"noise within one run", 1, 0, 10, 0.89, 0.98},
 		{"noise within five runs", 5, 0, 10, 0.88, 0.995},

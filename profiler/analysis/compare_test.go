@@ -43,7 +43,7 @@ func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
 	if !same(hybrid.Oracle.Value, 0.99) || !same(hybrid.Lost["noise"], 0.002) || c.Policies[0].Oracle.Known() {
 		t.Errorf("oracle: got %+v and %+v, lost %v", hybrid.Oracle, c.Policies[0].Oracle, hybrid.Lost)
 	}
-	// All runs have equal losses at equal steps. A run of twice the speed therefore reaches a loss in half the time.
+	// All runs have equal losses at equal steps. A run at twice the speed therefore reaches a loss in half the time.
 	if got := average(hybrid.SecondsTo) / average(c.Policies[0].SecondsTo); math.Abs(got-0.5) > 1e-3 ||
 		c.LossSpread != 0 || hybrid.StepsTo[0] != 100 {
 		t.Errorf("time to loss: got %g of the baseline's, spread %g, step %d", got, c.LossSpread, hybrid.StepsTo[0])
@@ -103,7 +103,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	run := twoRanks
 	run.policy, run.solo = "hybrid", []string{"solo-1", "solo-1"}
 	run.write(t, root)
-	// other batch
+	// The reference run has another batch size.
 	solo := fakeRun{policy: "none", scenario: "solo-1", seed: 1, shares: []int64{32}, speed: []float64{100}, steps: 60}
 	solo.write(t, root)
 	short := twoRanks
@@ -160,7 +160,7 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // relative paths, so that the report does not contain the name of a temporary folder
+	t.Chdir(t.TempDir()) // with relative paths, the report does not contain the name of a temporary folder
 	golden := func(name, got string) {
 		t.Helper()
 		golden.Check(t, filepath.Join(testdata, name), got)

@@ -19,16 +19,16 @@ import (
 type fakeRun struct {
 	policy, scenario string
 	seed             int64
-	shares           []int64   // number of samples of each rank
-	speed            []float64 // samples/s of each rank alone; the time per sample is constant
+	shares           []int64   // share of each rank, in samples
+	speed            []float64 // speed of each rank alone, in samples/s; the time per sample is constant
 	steps            int64
-	noise            float64 // relative standard deviation of a rank's time
+	noise            float64 // relative standard deviation of the times of a rank
 	solo             []string
 	settings         string // TOML text after [data]
 	unfinished       bool
 	exit             int
 	decisions        string
-	bare             bool // without benchmark.json
+	bare             bool // the run has no benchmark.json
 }
 
 func (f fakeRun) name() string {
@@ -42,7 +42,7 @@ func (f fakeRun) batch() (sum int64) {
 	return sum
 }
 
-// begun returns a run that has begun, in a folder below root. It is closed when the test ends.
+// begun returns a run that has begun, in a folder below root. The run is closed at the end of the test.
 func begun(t *testing.T, root, name string) *experiment.Run {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: name, Resume: experiment.ResumeNone})
@@ -111,7 +111,7 @@ func (f fakeRun) write(t *testing.T, root string) string {
 	return run.Dir
 }
 
-// records returns the records of each rank. The ranks wait for the slowest rank.
+// records returns the records of each rank. Each rank waits for the slowest one.
 func (f fakeRun) records() [][]runtime.Record {
 	random := rand.New(rand.NewPCG(uint64(f.seed), uint64(len(f.policy))))
 	records := make([][]runtime.Record, len(f.shares))
@@ -121,7 +121,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		own, slowest := make([]time.Duration, len(f.shares)), time.Duration(0)
 		for rank, share := range f.shares {
 			seconds := float64(share) / f.speed[rank] * (1 + f.noise*random.NormFloat64())
-			own[rank] = time.Duration(seconds*1e6).Round(1) * time.Microsecond // resolution of timestamps
+			own[rank] = time.Duration(seconds*1e6).Round(1) * time.Microsecond // timestamps have a resolution of 1 µs
 			slowest = max(slowest, own[rank])
 		}
 		end = end.Add(slowest)

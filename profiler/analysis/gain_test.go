@@ -30,8 +30,8 @@ func TestAnUnknownGainHasAReason(t *testing.T) {
 	}
 }
 
-// The gain may be known only for decisions on the first shares, for example in a run that was resumed with the curves
-// of an earlier process.
+// The gain may be known only for decisions on the first shares. This happens in a run that was resumed with the curves
+// of an earlier process, for example.
 func TestTheGainOfARunCoversAtLeastHalfOfItsSteps(t *testing.T) {
 	const first, last = 101, 300
 	known := func(step int64, equal float64) Decision {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// If a rank did not record some steps, the figures of these steps lack this rank. The summary reports this.
+// If the records of a rank lack some steps, the figures of these steps exclude this rank. The summary must report this.
 func TestASummaryNamesStepsWithoutARank(t *testing.T) {
 	all := steadyRecords(50, 8, 1)
 	huge := all[10]

@@ -26,7 +26,7 @@ func TestNoLinkLeadsOutOfARun(t *testing.T) {
 		if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "escapes") {
 			t.Errorf("%s: got %v, want an error because the link leads out", name, err)
 		}
-		if name == resolvedFile { // the settings are optional
+		if name == resolvedFile { // the file with the settings is optional
 			continue
 		}
 		if _, err := LogDir(dir); err == nil || !strings.Contains(err.Error(), "lead out") {

@@ -18,12 +18,12 @@ import (
 // fakeMLflow is an MLflow server with the runs of one experiment. A page of a metric's history contains two points.
 type fakeMLflow struct {
 	*httptest.Server
-	runs   map[string]map[string]any // in the form of replies, by run id
+	runs   map[string]map[string]any // by run id, in the format of replies
 	points map[string]map[string][]string
-	asked  []string // authorization of each request
+	asked  []string // Authorization header of each request
 	status int      // HTTP status of all replies; 0: normal replies
-	also   string   // name of another experiment with the same runs
-	empty  bool     // a search returns empty pages endlessly
+	also   string   // name of another experiment that contains the same runs
+	empty  bool     // a search returns empty pages without end
 }
 
 func newFakeMLflow(t *testing.T) *fakeMLflow {
@@ -46,7 +46,7 @@ func newFakeMLflow(t *testing.T) *fakeMLflow {
 	return f
 }
 
-// add adds a run. points are lines "time value step", by metric.
+// add adds a run. points contains lines "time value step", by metric.
 func (f *fakeMLflow) add(id, name, status string, params map[string]string, points map[string][]string) {
 	list := func(m map[string]string) (all []map[string]string) {
 		for _, key := range sortedKeys(m) {
@@ -86,7 +86,7 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 		if json.NewDecoder(r.Body).Decode(&request) != nil || !slices.Equal(request.IDs, []string{"7"}) {
 			return nil
 		}
-		if request.Token == "" || f.empty { // the first page is empty
+		if request.Token == "" || f.empty { // the first page of results is empty
 			return map[string]any{"next_page_token": "more"}
 		}
 		var found []any
@@ -156,7 +156,7 @@ func TestARunOnAServerIsCompared(t *testing.T) {
 		m.Model != "bert_base" || m.Source != "mlflow" {
 		t.Errorf("got %+v", m)
 	}
-	const seconds = 0.5 + 0.9 + 2 // 1 step of 0.5 s, 9 steps of 0.1 s and 10 steps of 0.2 s
+	const seconds = 0.5 + 0.9 + 2 // 1 step takes 0.5 s, 9 steps take 0.1 s each, and 10 steps take 0.2 s each
 	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) ||
 		!within(float64(m.TrainingTime), seconds, 1e-9) {
 		t.Errorf("got %g tok/s and %g s, want %g and %g", m.Throughput, m.TrainingTime, want, seconds)
@@ -234,7 +234,7 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 	}
 }
 
-// TestARunWithoutIDIsAnError: the reply to a search contains a run without an id.
+// The reply to a search contains a run without an id.
 func TestARunWithoutIDIsAnError(t *testing.T) {
 	f := newFakeMLflow(t)
 	f.add("", "a", "FINISHED", nil, nil)
@@ -244,7 +244,7 @@ func TestARunWithoutIDIsAnError(t *testing.T) {
 	}
 }
 
-// TestNamesWithSlashes: the names of the experiment and of the run in an address can contain slashes.
+// In an address, the names of the experiment and of the run can contain slashes.
 func TestNamesWithSlashes(t *testing.T) {
 	f := newFakeMLflow(t)
 	points := map[string][]string{"train/loss": {"1 1 1", "2 1 2", "3 1 3"}}

@@ -17,8 +17,8 @@ import (
 // bench runs scripts/run_benchmark.sh with a fake program and a fake testbed.
 type bench struct{ output, program, lab, calls, fails string }
 
-// newBench creates the fake program, which records its arguments and writes a result like the real program. If the
-// file fails contains the name of a run and a code, the program exits with this code.
+// newBench creates the fake program. It records its arguments, and writes a result like the real program. If the file
+// fails contains the name of a run and a code, the program exits with this code.
 func newBench(t *testing.T) bench {
 	t.Helper()
 	needtest.Programs(t, "tools", "bash", "awk", "sed", "diff")
@@ -78,7 +78,7 @@ func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// called returns how often the program has been started so far.
+// called returns the number of starts of the program so far.
 func (b bench) called(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(b.calls)

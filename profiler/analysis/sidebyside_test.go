@@ -109,7 +109,7 @@ func TestRunsSideBySide(t *testing.T) {
 	}
 }
 
-// The figures of an unfinished run are those up to its newest step.
+// The figures of an unfinished run must cover its steps up to the newest one.
 func TestAnUnfinishedRunIsCompared(t *testing.T) {
 	none, _ := pair(t)
 	killed := fakeRun{policy: "hybrid", scenario: "two", seed: 2, shares: []int64{96}, speed: []float64{400}, steps: 40,
@@ -127,7 +127,7 @@ func TestAnUnfinishedRunIsCompared(t *testing.T) {
 	}
 }
 
-// MLflow does not notice that a run was killed.
+// MLflow calls a killed run "running". The end of such a run must be the time of its newest point.
 func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
 	none, _ := pair(t)
 	killed := mlflowRun(t, "0123", map[string]string{"meta.yaml": "run_name: killed\nstatus: 1\n",
@@ -142,7 +142,7 @@ func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
 	}
 }
 
-// Runs with other data or another model can be compared, with a note.
+// A comparison of runs with other data or another model must be possible, with a note.
 func TestUnequalDataAndModelsAreNoted(t *testing.T) {
 	run := func(name, model, data string) string {
 		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: " + name + "\nstatus: 3\n",
@@ -173,7 +173,8 @@ func TestUnequalDataAndModelsAreNoted(t *testing.T) {
 	}
 }
 
-// Settings that name receivers and servers may contain secrets, and have no effect on results.
+// Settings with the addresses of receivers and servers may contain secrets, and have no effect on results. A comparison
+// must omit them.
 func TestAComparisonShowsNoReceivers(t *testing.T) {
 	root := t.TempDir()
 	var paths []string
@@ -210,7 +211,7 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 	})
 	all := trials(t, own, dir)
 	m := all[1]
-	// In the run on disk, the decisions state 0.9 for 10 steps and 0.99 for 90 steps. The figure from the files on disk
+	// The decisions in the files of the run state 0.9 for 10 steps, and 0.99 for 90 steps. The figure from these files
 	// excludes the first two steps. The figure from MLflow's points includes them.
 	if got := trials(t, own, hybrid)[1].ShareOfOracle; !within(float64(m.ShareOfOracle), 0.981, 1e-9) ||
 		!within(float64(got), (8*0.9+90*0.99)/98, 1e-6) {
@@ -220,7 +221,7 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 		len(m.Damaged) != 1 {
 		t.Errorf("got %+v", m)
 	}
-	// 1 step of 0.5 s, 9 steps of 0.1 s and 10 steps of 0.2 s
+	// 1 step takes 0.5 s, 9 steps take 0.1 s each, and 10 steps take 0.2 s each.
 	const seconds = 0.5 + 0.9 + 2
 	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) ||
 		!within(float64(m.TrainingTime), seconds, 1e-9) {
@@ -256,7 +257,8 @@ func wantSpeed(t *testing.T, m *Trial, seconds, steps, images float64) {
 	}
 }
 
-// If a run was resumed after step 15, its next point covers fewer steps. Its totals are exact nevertheless.
+// The run was resumed after step 15, so its next point covers fewer steps than others. Means of this point would be
+// wrong; totals remain exact.
 func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 	m := trials(t, mlflowRun(t, "0123", map[string]string{
 		"meta.yaml":                       "status: 3\n",
@@ -264,7 +266,7 @@ func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 		"metrics/eval/loss":               "1500 2.2 15\n",
 		"metrics/time_seconds/step":       "1000 0.5 1\n2000 0.1 10\n3000 0.4 20\n",
 		"metrics/speed/images_per_second": "1000 20 1\n2000 100 10\n3000 25 20\n",
-		// 5 steps of 0.1 s and 5 of 0.4 s
+		// 5 steps take 0.1 s each, and 5 steps take 0.4 s each.
 		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.9 20\n",
 		"metrics/progress/images":           "1000 10 1\n2000 100 10\n3000 200 20\n",
 	}))[0]
@@ -272,7 +274,7 @@ func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 	if got := m.curve(evalPrefix + "loss").Points[0].Seconds; !within(float64(got), (1.4+3.9)/2, 1e-9) {
 		t.Errorf("evaluation after step 15: got %g s, want the middle between the points", got)
 	}
-	// The run started from step 1000 of another run.
+	// This run started from step 1000 of another run.
 	m = trials(t, mlflowRun(t, "4567", map[string]string{
 		"meta.yaml":                         "status: 3\n",
 		"metrics/train/loss":                "1000 2.5 1010\n2000 2.0 1020\n",
@@ -371,7 +373,8 @@ func TestLabelsHaveTheSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// Names and parameters come from files of other programs. They must not control the terminal or break the tables.
+// Names and parameters come from files of other programs. They must not send control sequences to the terminal, or
+// break tables.
 func TestTextsOfFilesAreShownAsText(t *testing.T) {
 	run := func(name, value string) string {
 		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: \"" + name + `\x1b[2J|` + "\"\nstatus: 3\n",
@@ -467,7 +470,7 @@ func TestTheWorkToFindARunTwiceGrowsWithTheRuns(t *testing.T) {
 	}
 }
 
-// The runs of a sweep often differ in the last characters of their names only.
+// The names of a sweep's runs often differ only in their last characters.
 func TestLongNamesKeepTheirEnds(t *testing.T) {
 	long := strings.Repeat("sweep-", 9)
 	if got, want := plain(long+"17"), "sweep-sweep-sweep-sweep-sweep-s…p-sweep-sweep-17"; got != want ||

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// at returns a record of a step that ends at time end. Both end and the rank's own time are in seconds.
+// at returns the record of a step that ends at the time end. Both end and the rank's own time are in seconds.
 func at(iteration int64, end, seconds float64) runtime.Record {
 	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)),
 		Telemetry: telemetry.Sample{telemetry.Utilization: math.NaN()}}
@@ -19,7 +19,7 @@ func at(iteration int64, end, seconds float64) runtime.Record {
 	return r
 }
 
-// took adds the training time of a step and of the run to a record, in seconds.
+// took adds training times to a record, in seconds: that of the step, and that of the run so far.
 func took(r runtime.Record, step, run float64) runtime.Record {
 	r.StepTime, r.TrainingTime = time.Duration(step*float64(time.Second)), time.Duration(run*float64(time.Second))
 	return r
@@ -28,7 +28,7 @@ func took(r runtime.Record, step, run float64) runtime.Record {
 func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		records [][]runtime.Record
-		want    []float64 // seconds of a step
+		want    []float64 // step times in seconds
 		pauses  int
 		partial int
 	}{
@@ -80,7 +80,7 @@ func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 		}
 		elapsed, previous := 0.0, steps[0].Iteration-1
 		if r := c.records[0][0]; r.StepTime > 0 && r.TrainingTime > r.StepTime {
-			previous = 0 // the training time includes the steps before the first record
+			previous = 0 // the training time of the first record includes the steps before it
 		}
 		for i, step := range steps {
 			elapsed += c.want[i] * float64(step.Iteration-previous)
@@ -153,7 +153,8 @@ func TestTimeBetweenThePartsOfAStep(t *testing.T) {
 		took(at(3, 0, 0.5), 0.4, 1.1), at(4, 0, 0.2)} {
 		sums.sumUp(&r)
 	}
-	if got := float64(sums.parts().Between); !same(got, (0.1+0.2+0+0)/4) { // a device's own clock can exceed the host's
+	// A device has its own clock, so its time can exceed that of the host.
+	if got := float64(sums.parts().Between); !same(got, (0.1+0.2+0+0)/4) {
 		t.Errorf("got %g s, want 0.075 s", got)
 	}
 }

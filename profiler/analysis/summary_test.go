@@ -64,7 +64,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = 0.003 + 0.090 // no step precedes the first one, so its measured parts count
+	const first = 0.003 + 0.090 // no step precedes the first one, so its time is the sum of its measured parts
 	for _, c := range []struct {
 		name string
 		got  Number
@@ -81,7 +81,8 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 		{"bus bandwidth", s.BusBandwidth, (1 << 20) / 0.028},
 		{"memory", s.MemoryUtilization, 0.28},
 		{"utilization", s.Utilization, 0.5},
-		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges do not count as compute time
+		// The imbalance excludes exchanges, because they are not compute time.
+		{"imbalance", s.Imbalance, 1 - 0.031/0.043},
 		{"loss", s.FinalTrainLoss, 0.02},
 		{"compute of rank 1", s.PerRank[1].Compute, 0.043},
 		{"all-reduce of rank 1", s.PerRank[1].AllReduce.P99, 0.016},
@@ -100,7 +101,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	}
 }
 
-// The last batch of an epoch may be smaller. A PyTorch run trains on this batch.
+// The last batch of an epoch may be smaller. In a PyTorch run, the summary must count it as a step.
 func TestASmallerLastBatchIsAStep(t *testing.T) {
 	root := t.TempDir()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "run", Resume: experiment.ResumeNone})
@@ -129,7 +130,7 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	dir := t.TempDir()
 	records := steadyRecords(40, 10, 1)
 	for i := 20; i < 40; i++ {
-		records[i].Timestamp = records[i].Timestamp.Add(time.Minute) // simulates an evaluation
+		records[i].Timestamp = records[i].Timestamp.Add(time.Minute) // the gap simulates an evaluation
 	}
 	writeRecords(t, dir, records)
 	s, err := Summarize(dir, "")
@@ -144,7 +145,7 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	}
 }
 
-// In a killed run, the last records of rank 1 are missing, and one line is incomplete. The result belongs to the
+// In a killed run, the last records of rank 1 are missing, and its last line is incomplete. The result belongs to the
 // previous process.
 func TestAKilledRunIsSummedUp(t *testing.T) {
 	root := t.TempDir()
@@ -165,7 +166,7 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, text[:len(text)-40], 0o644); err != nil { // in the middle of record 47
+	if err := os.WriteFile(path, text[:len(text)-40], 0o644); err != nil { // ends the file in the middle of record 47
 		t.Fatal(err)
 	}
 	s, err := Summarize(run.Dir, "")
@@ -185,7 +186,7 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "stopped" || s.FinalTrainLoss != 7 {
 		t.Errorf("got %v and %+v", err, s)
 	}
-	if err := run.Begin(); err != nil { // a later process, which is then killed
+	if err := run.Begin(); err != nil { // a later process begins, and is then killed
 		t.Fatal(err)
 	}
 	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "running" || s.Model != "" ||
@@ -200,7 +201,8 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	}
 }
 
-// A process that ends before its first step leaves the records of an earlier process, or none at all.
+// If a process ends before its first step, the records belong to an earlier process, or there are none. The summary
+// must state the end of the newest process.
 func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
 	run := begun(t, t.TempDir(), "stopped")
 	writeRecords(t, run.Dir, steadyRecords(6, 24, 1))
@@ -285,11 +287,11 @@ func BenchmarkSummarize(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/record")
 }
 
-// The verdict of the summary combines all windows. In this run, the share of rank 1 is larger than its speed
+// The verdict of the summary must combine all windows. In this run, the share of rank 1 is larger than its speed
 // justifies.
 func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
-		for i := int64(1); i <= 152; i++ { // two warm-up steps, then three windows
+		for i := int64(1); i <= 152; i++ { // two warm-up steps, and three windows
 			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000),
 				BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
 				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond,
@@ -306,7 +308,7 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	b := s.Bottleneck
 	// The speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms. With shares in proportion to the speeds,
 	// 32 samples would take 32 ms. The slowest rank takes 80 ms.
-	const lost = 0.080 - 0.032 // seconds
+	const lost = 0.080 - 0.032 // in seconds
 	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 ||
 		!near(b.Parts.Imbalance, lost) || !near(b.Parts.Communication, 0.010) {
 		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)
@@ -323,8 +325,8 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	}
 }
 
-// The verdict covers all steps after the warm-up. A straggler in only one of two windows counts half. The steps after
-// the last window also count.
+// The verdict must cover all steps after the warm-up. A straggler in one of two windows counts half. The steps after
+// the last window count, too.
 func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	records := func(own func(step int64) time.Duration) (records []runtime.Record) {
 		for i := int64(1); i <= 122; i++ { // two warm-up steps, two windows, and 20 more steps
@@ -356,9 +358,10 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A step takes 120 ms. In the first window, the slowest rank computes for 80 ms, sums gradients for 20
-	// ms and exchanges statistics for 10 ms. According to the decisions, 40 of these steps are at 80 % of the oracle,
-	// and 10 at 100 %. In the other 70 steps, 60 ms are for gradients and 10 ms for exchanges.
+	// A step takes 120 ms. In the first window, the slowest rank computes for 80 ms, sums gradients for 20 ms and
+	// exchanges statistics for 10 ms. According to the decisions, 40 of these steps are at 80 % of the oracle, and 10
+	// are at 100 %.
+	// In the other 70 steps, gradients take 60 ms and exchanges take 10 ms.
 	const communication, imbalance = (50*0.030 + 70*0.070) / 120, 40 * 0.2 * 0.110 / 120
 	b := s.Bottleneck
 	if b == nil || b.Bound != "communication-bound" || !near(b.Parts.Communication, communication) ||
@@ -375,14 +378,14 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits,
 			s.StepParts.Exchanges, 50*0.020/120)
 	}
-	// The fraction of the oracle agrees with the parts of the mean step.
+	// The fraction of the oracle must agree with the parts of the mean step.
 	if want := 1 - imbalance/0.120; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
 		t.Errorf("got %v and %v of the oracle, want %v, and 1 at the end", s.ShareOfOracleMean, s.ShareOfOracle, want)
 	}
 }
 
-// TestASummaryBelongsToThePresentRanks: a run of three unequal ranks was resumed with one rank, whose time per sample
-// is different.
+// A run of three unequal ranks was resumed with one rank, whose time per sample is different. The summary must describe
+// this rank.
 func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 	dir := t.TempDir()
 	alone := steadyRecords(120, 32, 0.5)
@@ -441,7 +444,8 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 	}
 }
 
-// The summary says why the figures of the last decision differ. A decision whose figures agree has no such text.
+// If the estimate of the last decision differs from the busy times, the summary must contain the decision's reason. If
+// they agree, it must contain no such text.
 func TestTheSummarySaysWhyFiguresDiffer(t *testing.T) {
 	of := 0.9
 	for last, want := range map[string]string{"": "",
@@ -472,7 +476,7 @@ func TestTheSummarySaysWhyFiguresDiffer(t *testing.T) {
 	}
 }
 
-// Only the events of a killed run contain its evaluations.
+// The evaluations of a killed run are only in its events.
 func TestAKilledRunHasItsEvaluations(t *testing.T) {
 	run := begun(t, t.TempDir(), "killed")
 	writeRecords(t, run.Dir, steadyRecords(50, 24, 1))
@@ -502,7 +506,7 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 	}
 }
 
-// A noise-bound verdict names the cause that the decisions state.
+// If the verdict is noise-bound, the summary must name the cause that the decisions state.
 func TestTheSummaryNamesTheCauseOfNoise(t *testing.T) {
 	run := twoRanks
 	run.noise, run.shares, run.speed = 0.5, []int64{16, 16}, []float64{1000, 1000}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// lossOver returns a trial with the losses of successive steps, each of seconds.
+// lossOver returns a trial with the losses of successive steps, each of which takes seconds.
 func lossOver(name, key string, seconds float64, losses ...float64) *Trial {
 	t := newTrial(name, "records")
 	t.Status, t.Steps = "finished", int64(len(losses))
@@ -19,7 +19,7 @@ func lossOver(name, key string, seconds float64, losses ...float64) *Trial {
 	return t
 }
 
-// falling returns n losses from first on, each smaller by fall.
+// falling returns n losses. The first is first, and each further one is smaller by fall.
 func falling(n int, first, fall float64) (list []float64) {
 	for i := range n {
 		list = append(list, first-fall*float64(i))
@@ -34,8 +34,8 @@ func TestTimeToALossThatAllRunsReach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The mean of the last 20 losses of the slow run is 5 - 0.05 x 39.5 = 3.025, which the fast run has after 50 steps,
-	// too.
+	// The mean of the last 20 losses of the slow run is 5 - 0.05 x 39.5 = 3.025. The fast run reaches it after 50
+	// steps, too.
 	if s.Target == nil || s.Target.Curve != lossCurve || math.Abs(float64(s.Target.Loss)-3.03) > 1e-9 ||
 		slow.TimeToLoss != 100 || fast.TimeToLoss != 50 {
 		t.Errorf("got %+v, %v s and %v s, want a loss of 3.03, 100 s and 50 s", s.Target, slow.TimeToLoss,
@@ -51,7 +51,7 @@ func TestTimeToALossThatAllRunsReach(t *testing.T) {
 	}
 }
 
-// The loss of a run that diverged is no target.
+// The target must not be a loss of a run that diverged.
 func TestARunThatDivergedHasNoTimeToALoss(t *testing.T) {
 	good, bad := lossOver("good", lossCurve, 2, falling(50, 5, 0.05)...), lossOver("bad", lossCurve, 1, 5, 9.55e28)
 	bad.Status, bad.diverged = "failed", true
@@ -70,7 +70,7 @@ func TestARunThatDivergedHasNoTimeToALoss(t *testing.T) {
 	}
 }
 
-// A run of another program may have only evaluation losses. A run that diverges reaches no target.
+// A run of another program may have only losses of evaluations. A run that diverges reaches no target.
 func TestTimeToALossOfEvaluations(t *testing.T) {
 	a, b := lossOver("a", evalPrefix+"loss", 1, 3, 2, 1), lossOver("b", evalPrefix+"loss", 1, 3, 1, 0.5)
 	a.Curves = append(a.Curves, Curve{Key: lossCurve, Points: []TrialPoint{{1, 1, 9}}})
@@ -89,7 +89,7 @@ func TestTimeToALossOfEvaluations(t *testing.T) {
 	}
 }
 
-// The page shows a Sheet. A terminal shows the same tables.
+// The page shows a Sheet. It must have the same tables as the output on a terminal.
 func TestASheetHasTheTablesOfPrint(t *testing.T) {
 	none, hybrid := pair(t)
 	s, err := CompareTrials(trials(t, none, hybrid))

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// A summary states the newest verdict on each rank, and earlier verdicts on slow ranks.
+// A summary must state the newest verdict on each rank, and earlier verdicts on slow ranks.
 func TestASummaryNamesSlowRanks(t *testing.T) {
 	const healthyLine = `{"step":20,"ranks":[{"health":"healthy"},{"health":"healthy"}]}` + "\n"
 	for name, c := range map[string]struct{ events, decisions, want0, want1 string }{

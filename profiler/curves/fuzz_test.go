@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
-// A damaged file of the cache gives an error, and never a curve that a balancer cannot use.
+// A damaged file of the cache must give an error, and never a curve that a balancer cannot use.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"key":"k","points":[[1,0.1],[8,0.5]]}`))
 	f.Add([]byte(`{"version":1,"key":"k","points":[[1,-1],[1e308,1e308],[0,0]]}`))

@@ -32,7 +32,8 @@ func TestAReopenedRunGetsNoOldAnswers(t *testing.T) {
 	}
 }
 
-// TestFollowersInUseRemain: a ninth watched run is refused, and replaces a run that no client watches.
+// While clients watch eight runs, the server must refuse a ninth one. When no client watches one of the eight runs any
+// more, the ninth run must replace it.
 func TestFollowersInUseRemain(t *testing.T) {
 	names := runNames(mostFollowers + 1)
 	folder, _ := folderOf(t, names...)
@@ -44,7 +45,7 @@ func TestFollowersInUseRemain(t *testing.T) {
 		t.Errorf("run %d: got status %d and %q, want 503", mostFollowers+1, status, body)
 	}
 	releases[3]()
-	releases[3]() // has no effect
+	releases[3]() // a second release has no effect
 	if status, _ := ask(s, last); status != 503 {
 		t.Errorf("run %d a moment after the end of a stream: got status %d, want 503", mostFollowers+1, status)
 	}
@@ -58,12 +59,12 @@ func TestFollowersInUseRemain(t *testing.T) {
 			t.Errorf("run %d is watched, but its follower has ended", i)
 		}
 	}
-	if status, _ := ask(s, "/api/runs/"+names[3]); status != 200 { // replaces the ninth run
+	if status, _ := ask(s, "/api/runs/"+names[3]); status != 200 { // this run replaces the ninth one
 		t.Errorf("the run that was replaced: got status %d, want 200", status)
 	}
 }
 
-// TestRequestsReplaceOneAnother: requests without a stream, as a comparison sends them, are not refused.
+// Requests without a stream, like those of a comparison, must not be refused: their runs replace each other.
 func TestRequestsReplaceOneAnother(t *testing.T) {
 	names := runNames(mostFollowers + 2)
 	folder, _ := folderOf(t, names...)
@@ -110,7 +111,8 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 	}
 }
 
-// A client that disconnects stops waiting. When all clients of an answer have disconnected, its build ends.
+// When a client disconnects, it must stop waiting. When all clients of an answer have disconnected, the building of
+// this answer must end.
 func TestABuildEndsWhenItsClientsLeave(t *testing.T) {
 	var a answers
 	begun, ended := make(chan struct{}), make(chan error, 1)
@@ -196,9 +198,10 @@ func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatTakesLongIsSent: the time limit applies to the client, not to building the answer.
+// The time limit must apply to the client, and not to the building of the answer.
 func TestAnAnswerThatTakesLongIsSent(t *testing.T) {
-	for _, limit := range []time.Duration{100 * time.Millisecond, 10 * time.Second} { // longer on a busy machine
+	// The second limit is for a busy machine.
+	for _, limit := range []time.Duration{100 * time.Millisecond, 10 * time.Second} {
 		err := answerAfterTheLimit(t, limit)
 		if err == nil {
 			return
@@ -208,7 +211,8 @@ func TestAnAnswerThatTakesLongIsSent(t *testing.T) {
 	t.Error("got no whole answer")
 }
 
-// answerAfterTheLimit requests an answer whose construction takes three times as long as the client may take.
+// answerAfterTheLimit requests an answer. Building this answer takes three times as long as the client may take to read
+// it.
 func answerAfterTheLimit(t *testing.T, limit time.Duration) error {
 	t.Helper()
 	folder, _ := folderOf(t, "a")
@@ -216,7 +220,7 @@ func answerAfterTheLimit(t *testing.T, limit time.Duration) error {
 	s.writeTime = limit
 	var canceled atomic.Bool
 	server := httptest.NewUnstartedServer(s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(3 * s.writeTime) // reading records, on a busy machine
+		time.Sleep(3 * s.writeTime) // simulates reading records on a busy machine
 		canceled.Store(r.Context().Err() != nil)
 		io.WriteString(w, strings.Repeat("x", 1<<20))
 	})))
@@ -237,8 +241,7 @@ func answerAfterTheLimit(t *testing.T, limit time.Duration) error {
 	return nil
 }
 
-// TestClientsThatDoNotReadAreDisconnected: the client sends requests, but reads no answer until the server has
-// disconnected it.
+// The client sends requests, but reads no answer until the server has disconnected it.
 func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	folder, _ := folderOf(t, "a")
 	s := newServer(t, folder)
@@ -253,7 +256,7 @@ func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
 			close(closed)
 		}
 	}}
-	go server.Serve(listener) // returns after Close
+	go server.Serve(listener) // returns when the server is closed
 	defer server.Close()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
@@ -261,7 +264,7 @@ func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	}
 	defer conn.Close()
 	go func() {
-		for { // until the buffers of both directions are full and the server disconnects
+		for { // sends until all buffers are full, and the server disconnects
 			if _, err := io.WriteString(conn, "GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 				return
 			}

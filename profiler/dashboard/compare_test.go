@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// TestAComparisonUsesTheFollowers: the tables use the records that the followers have read for the charts.
+// The tables of a comparison must use the records that the followers have read for the charts.
 func TestAComparisonUsesTheFollowers(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	folder, _ := folderOf(t, names...)
@@ -40,7 +40,8 @@ func TestAComparisonUsesTheFollowers(t *testing.T) {
 	}
 }
 
-// TestARequestDoesNotWaitForOthersAfterItsEnd: the client disconnects while the server reads a run for another client.
+// A client disconnects while the server reads a run for another client. The request of the first client must end
+// immediately.
 func TestARequestDoesNotWaitForOthersAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := trials{reading: make(chan struct{}, 1)}
@@ -61,12 +62,12 @@ func TestARequestDoesNotWaitForOthersAfterItsEnd(t *testing.T) {
 	})
 }
 
-// TestReadingARunThatTrainsIsLimited: its records change all the time, and reading them must not occupy a CPU core.
+// The records of a run that trains change all the time. Reading them must not occupy a CPU core.
 func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, reads := trials{reading: make(chan struct{}, 1)}, 0
 		get := func(steps int64, kind runs.Kind) int {
-			why := fmt.Sprint("nothing for ", time.Now()) // the reason contains the age of the records
+			why := fmt.Sprint("nothing for ", time.Now()) // this reason contains the age of the records
 			now := runs.Summary{Name: "a", Steps: steps, Updated: steps, State: runs.State{Kind: kind, Why: why}}
 			if _, err := k.get(t.Context(), now, func() (*analysis.Trial, error) {
 				time.Sleep(3 * time.Second)
@@ -85,11 +86,12 @@ func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 		}{
 			{0, 10, runs.Running, 1},
 			{29 * time.Second, 20, runs.Running, 1},
-			{2 * time.Second, 30, runs.Running, 2}, // more than 10 times 3 s after the first reading
+			// More than 10 reading times of 3 s have passed since the first reading.
+			{2 * time.Second, 30, runs.Running, 2},
 			{0, 40, runs.Running, 2},
-			{0, 40, runs.Finished, 3}, // the last figures
+			{0, 40, runs.Finished, 3}, // the run has ended, so these are its final figures
 			{time.Hour, 40, runs.Finished, 3},
-			{0, 41, runs.Finished, 4}, // another run of this name
+			{0, 41, runs.Finished, 4}, // another run with this name
 		} {
 			time.Sleep(c.pause)
 			if got := get(c.steps, c.kind); got != c.want {
@@ -99,7 +101,7 @@ func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 	})
 }
 
-// TestAComparisonOfManyRunsIsKept: a second request for 1000 runs, about as many as a request can name, reads no run.
+// A second request for the same 1000 runs must read no run. A request can name about this number of runs.
 func TestAComparisonOfManyRunsIsKept(t *testing.T) {
 	k, reads := trials{reading: make(chan struct{}, 1)}, 0
 	for range 2 {

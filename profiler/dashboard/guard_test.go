@@ -23,7 +23,7 @@ import (
 
 const testToken = "0123456789abcdef0123"
 
-// testFolder returns a folder with one run. Next to the folder is a file that no request may reach.
+// testFolder returns a folder with one run. Next to the folder is a file that no request may read.
 func testFolder(t *testing.T) *runs.Folder {
 	t.Helper()
 	parent := t.TempDir()
@@ -51,14 +51,14 @@ func start(t *testing.T, o Options) string {
 	return startLimited(t, o, mostConnections)
 }
 
-// startLimited starts a server with a number of places for connections.
+// startLimited starts a server that accepts a limited number of connections.
 func startLimited(t *testing.T, o Options, places int) string {
 	t.Helper()
 	o.Folder, o.Log = testFolder(t), slog.New(slog.DiscardHandler)
 	return serve(t, o, func(s *Server) { s.places = places })
 }
 
-// serve serves until the end of the test and returns the address.
+// serve starts a server until the end of the test, and returns its address.
 func serve(t *testing.T, o Options, change ...func(*Server)) string {
 	t.Helper()
 	s, err := New(o)
@@ -84,7 +84,7 @@ func serve(t *testing.T, o Options, change ...func(*Server)) string {
 	return listener.Addr().String()
 }
 
-// probe is a raw request and the status that it must get.
+// probe is a raw request, and the status that the server must return.
 type probe struct {
 	name    string
 	line    string // "GET /path"
@@ -93,7 +93,7 @@ type probe struct {
 	want    int
 }
 
-// send sends a request byte for byte, because a client library would correct it.
+// send sends a request byte by byte as it is, because a client library would correct it.
 func (p probe) send(t *testing.T, at string) (status int, header http.Header, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -124,7 +124,7 @@ func (p probe) send(t *testing.T, at string) (status int, header http.Header, bo
 	return answer.StatusCode, answer.Header, string(content)
 }
 
-// TestHealthNeedsNoToken: probes of containers send none, but other sites still get no answer.
+// The probes of containers send no token. Requests from other sites must still be refused.
 func TestHealthNeedsNoToken(t *testing.T) {
 	at := start(t, Options{Token: testToken})
 	for _, p := range []probe{{line: "GET " + HealthPath, want: 200}, {line: "HEAD " + HealthPath, want: 200},
@@ -137,12 +137,12 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	}
 }
 
-// attacks returns requests that must be refused, with and without a token.
+// attacks returns requests that the server must refuse, with and without a token.
 func attacks() (all []probe) {
 	add := func(name, line string, want int, headers ...string) {
 		all = append(all, probe{name: name, line: line, want: want, headers: headers})
 	}
-	// Paths out of the folder, in several encodings.
+	// These paths lead out of the folder, in several encodings.
 	for _, path := range []string{"/../secret.txt", "/api/runs/../../secret.txt", "/api/runs/..", "/api/runs/../config",
 		"/./", "//", "//etc/passwd", "/api//runs",
 		"/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt", "/..%2Fsecret.txt",
@@ -155,7 +155,7 @@ func attacks() (all []probe) {
 	for _, path := range []string{`/..\secret.txt`, `/api/runs/..\..\secret.txt`, `/api/runs/C:\`} {
 		add("path "+path, "GET "+path, 400)
 	}
-	// Invalid names of runs.
+	// These names of runs are invalid.
 	for _, name := range []string{".lock", "-a", "a~", "a:b", "a@b", "a$b", "a'b", "a(b)", "a|b",
 		strings.Repeat("a", 65), "...", "a+b", "a,b", "a!"} {
 		add("run "+name, "GET /api/runs/"+name, 400)
@@ -165,7 +165,7 @@ func attacks() (all []probe) {
 	add("stream without a run", "GET /api/stream", 400)
 	add("stream of too many runs", "GET /api/stream?"+manyRuns(mostStreamed+1), 400)
 	add("stream of invalid names", "GET /api/stream?run=.lock&run=-x", 400)
-	// Hosts and origins of other sites.
+	// These are hosts and origins of other sites.
 	for _, host := range []string{"evil.example", "evil.example:8501", "localhost.evil.example",
 		"127.0.0.1.evil.example", "10.0.0.1", "169.254.169.254", "[fe80::1]:8501", "0.0.0.0:8501",
 		"localhost@evil.example", ""} {
@@ -178,7 +178,7 @@ func attacks() (all []probe) {
 	add("two origins", "GET /api/runs", 403, "Origin: http://localhost:8501", "Origin: http://evil.example")
 	add("fetched by another site", "GET /api/runs", 403, "Sec-Fetch-Site: cross-site")
 	add("fetched by a sibling site", "GET /api/stream?run=a", 403, "Sec-Fetch-Site: same-site")
-	// Methods that are not GET.
+	// The server accepts only GET.
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"} {
 		line := method + " /api/runs/a"
 		want := 405
@@ -197,7 +197,7 @@ func attacks() (all []probe) {
 		probe{name: "comparison of no list", line: "POST /api/compare", body: `{"a":1}`, want: 400},
 		probe{name: "comparison with a large body", line: "POST /api/compare",
 			body: `["` + strings.Repeat("x", mostNamesBytes) + `"]`, want: 400})
-	// Requests that need much memory.
+	// These requests would need much memory.
 	add("long header", "GET /", 431, "X: "+strings.Repeat("x", 32<<10))
 	add("long path", "GET /"+strings.Repeat("x", 32<<10), 431)
 	add("many headers", "GET /", 431, strings.Split(strings.TrimSuffix(strings.Repeat("X: 1234567890\n", 3000), "\n"),
@@ -216,7 +216,7 @@ func attacks() (all []probe) {
 	return all
 }
 
-// In TestAttacksAreRefused, -1 means any status of at least 400, or a closed connection.
+// The status -1 means any status of at least 400, or a closed connection.
 func TestAttacksAreRefused(t *testing.T) {
 	open := start(t, Options{Loopback: true})
 	closed := start(t, Options{Loopback: true, Token: testToken})
@@ -227,8 +227,8 @@ func TestAttacksAreRefused(t *testing.T) {
 	}
 	for _, p := range all {
 		status, header, body := p.send(t, open)
-		// The server waits 0.5 s before it closes a connection with unread headers. The answer is lost if the test gets
-		// no CPU within this time.
+		// The server waits 0.5 s before it closes a connection with unread headers. If the test gets no CPU within this
+		// time, it loses the answer and tries again.
 		for again := 0; p.want > 0 && status == 0 && again < 5; again++ {
 			status, header, body = p.send(t, open)
 		}
@@ -279,7 +279,7 @@ func TestDataNeedTheToken(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", header, status, want)
 		}
 	}
-	// Strangers that guess must not keep out the clients, even from the same address.
+	// Strangers guess tokens. This must not block clients with the token, even from the same address.
 	last := 0
 	for range 20 {
 		last, _, _ = (probe{line: "POST /login", body: "token=guess"}).send(t, at)
@@ -298,7 +298,7 @@ func TestDataNeedTheToken(t *testing.T) {
 	}
 }
 
-// Strangers hold more connections than the server has places. A client with the token must get through.
+// Strangers hold more connections than the server accepts. A client with the token must still get an answer.
 func TestHeldConnectionsDoNotKeepOutAClient(t *testing.T) {
 	at := startLimited(t, Options{Loopback: true, Token: testToken}, 20)
 	for range 100 {
@@ -359,7 +359,7 @@ func TestThePageLoadsOnlyItsOwnFiles(t *testing.T) {
 	}
 }
 
-// manyRuns returns a query with n names of runs.
+// manyRuns returns a query that names n runs.
 func manyRuns(n int) string {
 	q := url.Values{}
 	for i := range n {

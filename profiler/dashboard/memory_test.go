@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestTheMemoryLimitGrowsWithConnections: many streams must not make the garbage collector work all the time.
+// The memory of many streams must raise the limit. Otherwise Go's garbage collector would work all the time.
 func TestTheMemoryLimitGrowsWithConnections(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
-	const base = 1 << 40 // far above the memory of the test
+	const base = 1 << 40 // far above the memory that the test uses
 	m := &memory{base: base, each: connectionBytes}
 	m.set()
 	for _, x := range []struct{ opened, closed, want int }{

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// proxied starts a proxy with TLS in front of a server, and returns a client and the address of the page. The proxy
+// proxied starts a proxy with TLS in front of a server. It returns a client, and the address of the page. The proxy
 // serves the page below prefix, which ends with a slash.
 func proxied(t *testing.T, at, prefix string, strips, keepsHost bool) (*http.Client, *url.URL) {
 	t.Helper()
@@ -35,13 +35,13 @@ func proxied(t *testing.T, at, prefix string, strips, keepsHost bool) (*http.Cli
 	front := httptest.NewTLSServer(proxy)
 	t.Cleanup(front.Close)
 	client := front.Client()
-	// the certificate of httptest has the name example.com
+	// The certificate of httptest is valid for example.com.
 	client.Transport.(*http.Transport).DialContext = dialer(front.Listener.Addr().String())
-	client.Jar, _ = cookiejar.New(nil) // never fails
+	client.Jar, _ = cookiejar.New(nil) // cookiejar.New never fails
 	return client, &url.URL{Scheme: "https", Host: "example.com", Path: decoded(prefix), RawPath: prefix}
 }
 
-// dialer connects to one address, like a name that leads there.
+// dialer returns a function that connects to one address for every name.
 func dialer(at string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, at)
@@ -58,7 +58,8 @@ func decoded(path string) string {
 
 var linked = regexp.MustCompile(`(?:href|src|action)="([^"]*)"`)
 
-// The page, its files, the login, the data and the events work below a path of a proxy with TLS, like in a browser.
+// The page, its files, the login, the data and the events must work below a path of a proxy with TLS. The test sends
+// the requests of a browser.
 func TestThePageWorksBehindAProxy(t *testing.T) {
 	for _, c := range []struct {
 		name, prefix, base string
@@ -149,7 +150,8 @@ func TestThePageWorksBehindAProxy(t *testing.T) {
 	}
 }
 
-// A base path must not open a way around the checks of paths, and a path without the slash leads to the page.
+// A base path must not allow requests to bypass the checks of paths. The base path without its slash must lead to the
+// page.
 func TestPathsBelowABasePath(t *testing.T) {
 	at := start(t, Options{Loopback: true, BasePath: "/user/me/proxy/8501"})
 	for path, want := range map[string]int{
@@ -189,7 +191,8 @@ func TestPathsBelowABasePath(t *testing.T) {
 	}
 }
 
-// The server itself speaks HTTPS, and limits connections as without it. It refuses plain HTTP.
+// With a certificate, the server itself must serve HTTPS, with the same limits of connections. It must refuse plain
+// HTTP.
 func TestHTTPS(t *testing.T) {
 	front := httptest.NewUnstartedServer(nil)
 	front.StartTLS()
@@ -200,7 +203,7 @@ func TestHTTPS(t *testing.T) {
 	if status, _, body := (probe{line: "GET /api/runs"}).send(t, at); status != 400 {
 		t.Errorf("plain HTTP: got %d, want 400: %s", status, body)
 	}
-	for range 8 { // strangers that never start TLS
+	for range 8 { // these strangers never start TLS
 		c, err := net.Dial("tcp", at)
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// largeRun writes the records of a run. One step of rank 0 is slow.
+// largeRun writes the records of a run, in which one step of rank 0 is slow.
 func largeRun(t *testing.T, dir string, ranks int, steps int64) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
@@ -79,7 +79,7 @@ func getJSON(t *testing.T, address string, into any) (took time.Duration) {
 	return took
 }
 
-// TestLongAndWideRuns reads runs of a million steps and of a thousand ranks, and logs times and memory.
+// The test reads a run of a million steps and a run of a thousand ranks. It logs times and memory.
 func TestLongAndWideRuns(t *testing.T) {
 	needtest.Hostile.Need(t, "writes 1.5 GB")
 	const columns = "/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,utilization,memory,temperature,power,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange"
@@ -140,8 +140,8 @@ func TestLongAndWideRuns(t *testing.T) {
 	}
 }
 
-// restarted waits until the previous server has written the index. It then checks that a restarted server shows all
-// steps of run a within a second. The fastest of three starts counts, because other programs use the machine.
+// restarted waits until the previous server has written the index. A new server must then show all steps of run a
+// within a second. The fastest of three starts counts, because other programs use the machine.
 func restarted(t *testing.T, dir, indexes, columns string, steps int64) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -176,7 +176,7 @@ func restarted(t *testing.T, dir, indexes, columns string, steps int64) {
 	}
 }
 
-// TestManyStreams: each client gets the last change, even if other clients never read.
+// Each client must get the last change, even if other clients never read.
 func TestManyStreams(t *testing.T) {
 	clients, deaf := 100, 20
 	if needtest.Hostile.On() {
@@ -201,7 +201,7 @@ func TestManyStreams(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprintf(conn, "GET /api/stream?run=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
-	var ready sync.WaitGroup // the first event, with the current version
+	var ready sync.WaitGroup // waits for the first event, which contains the current version
 	times := make(chan time.Time, clients)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// recordText is the record of step 1 with a loss.
+// recordText returns the record of step 1 with this loss.
 func recordText(loss string) string {
 	return `{"epoch":0,"iteration":1,"loss":` + loss +
 		`,"throughput":4,"iteration_time":1,"data_loading_time":0,"forward_time":0.5,"backward_time":0.5,` +
@@ -20,7 +20,7 @@ func recordText(loss string) string {
 		`"timestamp":null,"rank":0,"accuracy":null,"learning_rate":0.1,"grad_norm":1,"loss_scale":1,"skipped":false}`
 }
 
-// writeRun writes a run with one record of the given loss.
+// writeRun writes a run with one record, which has this loss.
 func writeRun(t *testing.T, dir, loss string) {
 	t.Helper()
 	record := recordText(loss)
@@ -54,7 +54,7 @@ func runNames(n int) (names []string) {
 	return names
 }
 
-// joinAll follows runs as streams do. The returned functions end the streams.
+// joinAll follows runs as streams do. leave contains the functions that end the streams.
 func joinAll(t *testing.T, s *Server, names []string) (all []*follower, leave []func()) {
 	t.Helper()
 	for _, name := range names {
@@ -78,7 +78,7 @@ func newServer(t *testing.T, folder *runs.Folder) *Server {
 	return s
 }
 
-// ask sends a request to a server without a network.
+// ask passes a request to a server without a network.
 func ask(s *Server, path string) (status int, body string) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
@@ -96,7 +96,7 @@ func TestARunNamedListIsNotTheListOfRuns(t *testing.T) {
 			t.Errorf("run: got %s", body)
 		}
 	}
-	// The list and the run have the same version only by chance, so the keys are compared, too.
+	// Equal versions of the list and of the run could be chance, so the test compares the keys, too.
 	if _, found := s.answers.all["list"]; !found || len(s.answers.all) != 2 {
 		t.Errorf("got %d cached answers, want 2", len(s.answers.all))
 	}

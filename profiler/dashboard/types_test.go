@@ -19,12 +19,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// The page's types are those of the server's answers. -update rewrites the file; then run scripts/dashboard_ui.sh.
+// The types of the page must be those of the server's answers. -update rewrites the file. Afterwards, run
+// scripts/dashboard_ui.sh.
 func TestThePageHasTheTypesOfTheAnswers(t *testing.T) {
 	golden.Check(t, "ui/src/answers.ts", typescript())
 }
 
-// typescript returns ui/src/answers.ts.
+// typescript returns the content of ui/src/answers.ts.
 func typescript() string {
 	p := &declared{names: map[reflect.Type]string{}}
 	for _, answer := range []any{listing{}, runs.View{}, runs.Figures{}, comparison{}} {
@@ -74,7 +75,7 @@ var (
 	rawJSONType = reflect.TypeFor[json.RawMessage]()
 )
 
-// pageNames are the names of types whose Go names mean something else in TypeScript, or in the page.
+// pageNames contains names for types whose Go names have another meaning in TypeScript or in the page.
 var pageNames = map[reflect.Type]string{
 	recordType:                                "RankRecord",
 	reflect.TypeFor[runtime.Event]():          "RunEvent",
@@ -86,7 +87,7 @@ var pageNames = map[reflect.Type]string{
 	reflect.TypeFor[runs.LinkView]():          "Link",
 }
 
-// filled names the lists that are never null, because the server creates them even without elements.
+// filled names lists that are never null, because the server creates them even if they have no elements.
 var filled = map[reflect.Type][]string{
 	reflect.TypeFor[listing]():                {"runs"},
 	reflect.TypeFor[comparison]():             {"compared", "failed"},
@@ -140,7 +141,7 @@ func array(of string) string {
 	return of + "[]"
 }
 
-// object declares the type of a struct and returns its name. A struct without a name is written in place.
+// object declares the type of a struct and returns its name. If the struct has no name, object returns the type itself.
 func (p *declared) object(t reflect.Type) string {
 	if name, known := p.names[t]; known {
 		return name
@@ -197,7 +198,7 @@ func (p *declared) fields(t reflect.Type) (all []string) {
 	return all
 }
 
-// recordFields returns the fields of a record: its metrics, and the sensors with a column.
+// recordFields returns the fields of a record: the metrics, and the sensors that have a column.
 func recordFields() (all []string) {
 	for _, d := range telemetry.Metrics {
 		of := "number"

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// event is an event of a stream.
+// event is an event that a stream sent.
 type event struct {
 	kind, Run, Why string
 	Version        int64
@@ -56,7 +56,7 @@ func openStream(t *testing.T, address string) (next func() event) {
 	}
 }
 
-// TestAStreamFollowsARun: a stream sends an event immediately, and one after each change.
+// A stream must send one event immediately, and one after each change.
 func TestAStreamFollowsARun(t *testing.T) {
 	folder, dir := folderOf(t, "a")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -71,7 +71,7 @@ func TestAStreamFollowsARun(t *testing.T) {
 	}
 }
 
-// TestManyStreamsGetFewerEvents: the CPU time that many streams take from a training run is bounded.
+// Many streams must take only a bounded part of the CPU time from a training run.
 func TestManyStreamsGetFewerEvents(t *testing.T) {
 	now := time.Now()
 	for _, x := range []struct {
@@ -98,8 +98,7 @@ func TestManyStreamsGetFewerEvents(t *testing.T) {
 	}
 }
 
-// TestThePauseDependsOnTheStreamsOfTheRun: many streams of one run delay the events of this run, but not those of
-// another run.
+// Many streams of one run must delay the events of this run, but not those of another run.
 func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
@@ -119,8 +118,8 @@ func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 		next[name], followers[name] = f.wait(), f
 	}
 	f := followers["a"]
-	f.streams.Add(mostConnections) // a pause of mostPause
-	for range 2 {                  // the second change is read after the decision about the first one
+	f.streams.Add(mostConnections) // with this number of streams, the pause is mostPause
+	for range 2 {                  // the second change is read only after the server has decided about the first one
 		version := f.run.Version()
 		grow(t, filepath.Join(dir, "a"))
 		for f.run.Version() == version {
@@ -129,7 +128,7 @@ func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 	}
 	select {
 	case <-next["a"]:
-		if took := time.Since(begun); took < mostPause { // not on a machine that is so busy that the pause is over
+		if took := time.Since(begun); took < mostPause { // unless the pause is already over on a busy machine
 			t.Errorf("run a: got an event within the pause, after %v", took)
 		}
 	default:
@@ -137,7 +136,7 @@ func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 	grow(t, filepath.Join(dir, "b"))
 	<-next["b"]
 	f.streams.Add(-mostConnections)
-	<-next["a"] // closed after the next read of the files
+	<-next["a"] // closes after the next read of the files
 }
 
 // grow adds a decision to a run.
@@ -153,8 +152,7 @@ func grow(t *testing.T, dir string) {
 	}
 }
 
-// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end
-// this stream.
+// The pages of a browser share a stream. If one run cannot be followed, the stream must continue for the others.
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -176,7 +174,7 @@ func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	}
 }
 
-// TestAStreamOfTooManyRunsFollowsSome: a stream of nine runs sends the versions of eight of them.
+// A stream of nine runs must send the versions of eight of them.
 func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	query := url.Values{"run": runNames(mostFollowers + 1)}
 	folder, _ := folderOf(t, query["run"]...)
@@ -190,8 +188,8 @@ func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	}
 }
 
-// watchedServer returns a server whose folder contains mostFollowers + 1 runs. It follows all runs except last. leave
-// ends their streams.
+// watchedServer returns a server whose folder contains mostFollowers + 1 runs. The server follows all runs except last.
+// The functions in leave end the streams of these runs.
 func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	t.Helper()
 	names := runNames(mostFollowers + 1)
@@ -204,8 +202,8 @@ func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	return server.URL, dir, names[mostFollowers], leave
 }
 
-// TestARefusedRunIsFollowedLater: a stream of a ninth run reports the refusal, and follows the run when the stream of
-// another run ends.
+// A stream of a ninth run must report that the server refuses to follow it. When the stream of another run ends, the
+// server must follow the ninth run.
 func TestARefusedRunIsFollowedLater(t *testing.T) {
 	address, _, last, leave := watchedServer(t)
 	next := openStream(t, address+"/api/stream?run="+last)
@@ -218,7 +216,8 @@ func TestARefusedRunIsFollowedLater(t *testing.T) {
 	}
 }
 
-// TestAStreamTellsANewReason: a run that the server refuses because of others is deleted while the stream waits.
+// The server refuses to follow a run because of other runs. While the stream waits, the run is deleted, and the stream
+// must report this.
 func TestAStreamTellsANewReason(t *testing.T) {
 	address, dir, last, _ := watchedServer(t)
 	next := openStream(t, address+"/api/stream?run="+last)
@@ -231,8 +230,7 @@ func TestAStreamTellsANewReason(t *testing.T) {
 	}
 }
 
-// TestAMissingRunIsNotBusy: even while all followers are in use, a request for a missing run gets the status of a
-// missing run.
+// While all followers are in use, a request for a missing run must still get the status of a missing run.
 func TestAMissingRunIsNotBusy(t *testing.T) {
 	names := runNames(mostFollowers + 1)
 	folder, _ := folderOf(t, names...)
@@ -241,7 +239,7 @@ func TestAMissingRunIsNotBusy(t *testing.T) {
 	for name, want := range map[string]int{"none": 404, "-bad": 400, names[mostFollowers]: 503} {
 		for _, path := range []string{"", "/config", "/figures?columns=loss"} {
 			if want == 503 && path != "" {
-				continue // TestAComparisonNeedsNoPlace
+				continue // see TestAComparisonNeedsNoPlace
 			}
 			if status, body := ask(s, "/api/runs/"+name+path); status != want {
 				t.Errorf("%s%s: got status %d and %q, want %d", name, path, status, body, want)
@@ -250,8 +248,8 @@ func TestAMissingRunIsNotBusy(t *testing.T) {
 	}
 }
 
-// TestAComparisonNeedsNoPlace: while all followers are in use, a request for the figures or the settings of a further
-// run reads the files once. Its answer equals that of a follower.
+// While all followers are in use, a request for the figures or settings of another run must read the files once. Its
+// answer must equal that of a follower.
 func TestAComparisonNeedsNoPlace(t *testing.T) {
 	names := runNames(mostFollowers + 2*mostVisits)
 	folder, _ := folderOf(t, names...)
@@ -259,7 +257,7 @@ func TestAComparisonNeedsNoPlace(t *testing.T) {
 	paths := []string{"/config", "/figures?columns=loss"}
 	want := map[string]string{}
 	for _, path := range paths {
-		_, want[path] = ask(s, "/api/runs/"+names[0]+path) // all runs are equal
+		_, want[path] = ask(s, "/api/runs/"+names[0]+path) // all runs have equal content
 	}
 	joinAll(t, s, names[:mostFollowers])
 	version := regexp.MustCompile(`"version":\d+`)
@@ -281,7 +279,7 @@ func TestAComparisonNeedsNoPlace(t *testing.T) {
 	}
 }
 
-// remove deletes a folder.
+// remove deletes a folder and its content.
 func remove(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -289,8 +287,8 @@ func remove(t *testing.T, dir string) {
 	}
 }
 
-// quickStream starts a server that looks at its files every millisecond, and opens a stream of a run. It also returns
-// the first event.
+// quickStream starts a server that checks its files every millisecond, and opens a stream of a run. It also returns the
+// first event.
 func quickStream(t *testing.T, s *Server, run string) (next func() event, first event) {
 	t.Helper()
 	s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
@@ -300,8 +298,7 @@ func quickStream(t *testing.T, s *Server, run string) (next func() event, first 
 	return next, next()
 }
 
-// TestADeletedRunEnds: the server closes the files of a deleted run, informs the stream, and reads a new run of this
-// name.
+// The server must close the files of a deleted run, inform the stream, and read a new run with the same name.
 func TestADeletedRunEnds(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
@@ -311,7 +308,7 @@ func TestADeletedRunEnds(t *testing.T) {
 	s.mu.Unlock()
 	remove(t, filepath.Join(dir, "a"))
 	<-f.done
-	// Between the deletion of the records and that of the folder, the stream may send a version.
+	// The stream may send a version while the records are already deleted and the folder is not.
 	var e event
 	for e = next(); e.kind == "version"; e = next() {
 	}
@@ -326,7 +323,8 @@ func TestADeletedRunEnds(t *testing.T) {
 		t.Errorf("the deleted run: got status %d and %q, want 404", status, body)
 	}
 	writeRun(t, filepath.Join(dir, "other"), "3")
-	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a")); err != nil { // atomically
+	// The run appears atomically.
+	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}
 	if e := next(); e.kind != "version" || e.Version <= first.Version {
@@ -337,7 +335,7 @@ func TestADeletedRunEnds(t *testing.T) {
 	}
 }
 
-// TestAReplacedRunIsReadAgain: another run replaces a run of the same name, as train --resume none does.
+// Another run replaces a run with the same name, as train --resume none does. The server must read the new run.
 func TestAReplacedRunIsReadAgain(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		folder, dir := folderOf(t, "a")
@@ -356,7 +354,7 @@ func TestAReplacedRunIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := next()
-		if e.kind == "refused" { // the server looked between the two renames
+		if e.kind == "refused" { // the server checked the folder between the two renames
 			e = next()
 		}
 		if e.kind != "version" || e.Version <= first.Version {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// failing is a drawing whose write fails after a part of the data.
+// failing is a drawing that writes a part of its data and then fails.
 type failing struct{ vg.CanvasWriterTo }
 
 func (failing) WriteTo(w io.Writer) (int64, error) {

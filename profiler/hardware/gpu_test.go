@@ -31,7 +31,7 @@ func TestCoresByArchitecture(t *testing.T) {
 	}
 }
 
-// fakeProcess returns values that a test sets.
+// fakeProcess is a process whose values the test sets.
 type fakeProcess struct {
 	wait  system.Wait
 	sense system.Sensors
@@ -80,7 +80,7 @@ func TestThisProcessHasTelemetry(t *testing.T) {
 	t.Logf("%+v", h)
 }
 
-// work uses CPU time, for at least the shortest time between two samples.
+// work uses CPU time, for at least the minimum time between two samples.
 func work(t *testing.T) {
 	t.Helper()
 	begun, before := time.Now(), time.Duration(-1)

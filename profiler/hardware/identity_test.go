@@ -19,8 +19,8 @@ func TestFingerprintsChangeWithTheHardwareAlone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(d *device.Info, h *system.Host, g *GPU)
-		cpu    bool // the fingerprint of the CPU rank changes
-		gpu    bool // the fingerprint of the GPU rank changes
+		cpu    bool // the test changes the fingerprint of the CPU rank
+		gpu    bool // the test changes the fingerprint of the GPU rank
 	}{
 		{"nothing", func(*device.Info, *system.Host, *GPU) {}, false, false},
 		{"what is measured", func(_ *device.Info, h *system.Host, g *GPU) {

@@ -28,7 +28,7 @@ func linksOf(t *testing.T, card *hardwaretest.Card, each bool) *hardware.Links {
 	return l
 }
 
-// measured returns the newest traffic after the links had time to measure.
+// measured returns the newest traffic. It first gives the links time to measure.
 func measured(l *hardware.Links) []telemetry.Traffic {
 	got := make([]telemetry.Traffic, len(l.All()))
 	l.Sample(got)
@@ -179,7 +179,7 @@ func TestLinksNeverWait(t *testing.T) {
 			t.Errorf("got %+v after %d measurements, want those of the first", got, source.begun.Load())
 		}
 		synctest.Wait()
-		l.Close() // waits for the second measurement
+		l.Close() // waits until the second measurement ends
 		l.Sample(got)
 		if time.Sleep(time.Minute); got[0].Sent != 2 || source.begun.Load() != 2 {
 			t.Errorf("after Close: got %+v, %d measurements, want no further one", got, source.begun.Load())

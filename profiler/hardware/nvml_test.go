@@ -214,7 +214,7 @@ func TestACardThatFallsOffTheBusIsLostForEver(t *testing.T) {
 			if !math.IsNaN(h[telemetry.Utilization]) || !math.IsNaN(h[telemetry.ECCErrors]) {
 				t.Errorf("got %+v, want nothing known", h)
 			}
-			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // a GPU that responds again was reset
+			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // the GPU was reset, and responds again
 			time.Sleep(time.Second)
 		}
 	})
@@ -236,7 +236,7 @@ func TestSamplingACardIsBounded(t *testing.T) {
 		if h, _ := p.Sample(); h[telemetry.Utilization] != 20 {
 			t.Errorf("0.5 s later: got %v percent, want the new figure", h[telemetry.Utilization])
 		}
-		for range 95 { // the clock reaches 10 s
+		for range 95 { // the clock advances to 10 s
 			time.Sleep(100 * time.Millisecond)
 			p.Sample()
 		}
@@ -251,7 +251,7 @@ func TestGPUsAreFoundByTheirPlaceOnTheBus(t *testing.T) {
 	defer gpus.Close()
 	for _, g := range gpus.All() {
 		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} {
-			// NVML, CUDA
+			// NVML and CUDA write the domain of a bus id with different numbers of digits.
 			if got, err := gpus.At(id); err != nil || got.Index != g.Index {
 				t.Errorf("%q: got GPU %d, %v, want %d", id, got.Index, err, g.Index)
 			}

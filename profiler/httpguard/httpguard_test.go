@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Beyond the limit, connections of clients that send nothing are closed. A client that has proved itself keeps its
-// connection, even if no other client can then connect.
+// Beyond the limit, the server must close connections of clients that send nothing. An authenticated client must keep
+// its connection, even if no other client can then connect.
 func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

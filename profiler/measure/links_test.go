@@ -21,13 +21,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
-// meeting is a Group for goroutines that act as ranks.
+// meeting is a Group whose ranks are goroutines.
 type meeting struct {
 	mu     sync.Mutex
 	size   int
 	values map[string][][]byte
 	ready  map[string]chan struct{}
-	turn   []map[string]int // for each rank: how often it has used a name
+	turn   []map[string]int // by rank: number of uses of each name
 }
 
 func newMeeting(size int) *meeting {
@@ -67,7 +67,7 @@ func (m member) Gather(ctx context.Context, name string, value []byte) ([][]byte
 	}
 }
 
-// together runs do for all ranks at the same time.
+// together calls do for all ranks at the same time.
 func together(size int, do func(rank int, g Group)) {
 	m := newMeeting(size)
 	var wait sync.WaitGroup
@@ -133,7 +133,7 @@ func TestAStrangerIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// a wrong key, because the real key is random
+	// The test uses a wrong key, because it does not know the random one.
 	if _, err := protocol(make([]byte, 32)).Call(conn, []byte{0}); !errors.Is(err, handshake.ErrSecret) {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -164,8 +164,8 @@ func (l *doorCounter) Accept() (net.Conn, error) {
 	return &doorConn{conn, sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 }
 
-// Many connections of unauthenticated clients do not use up the file descriptors of the rank, and do not prevent its
-// partner from connecting.
+// Many unauthenticated connections must not use up the file descriptors of the rank, and must not prevent its partner
+// from connecting.
 func TestManyStrangersTakeFewPlaces(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,12 +194,12 @@ func TestManyStrangersTakeFewPlaces(t *testing.T) {
 	if a := <-d.arrivals; a.round != 7 {
 		t.Errorf("got round %d, want 7", a.round)
 	}
-	if n := l.most.Load(); n > mostGuests+1 { // one more connection is open until Enter has closed another one
+	if n := l.most.Load(); n > mostGuests+1 { // one connection more is open until Enter has closed another one
 		t.Errorf("got %d open connections, want at most %d", n, mostGuests+1)
 	}
 }
 
-// brokenListener is a listener whose first calls of Accept fail. faults is their number.
+// brokenListener is a listener whose first calls of Accept fail. faults is the number of these calls.
 type brokenListener struct {
 	net.Listener
 	faults int
@@ -212,7 +212,7 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// If a rank has no free file descriptors, the entry of the link states this.
+// If a rank has no free file descriptors, the result of the link must state this.
 func TestAFaultOfAcceptIsNamed(t *testing.T) {
 	d, err := openDoor(t.Context(), LinkOptions{Host: "127.0.0.1"})
 	if err != nil {

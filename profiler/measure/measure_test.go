@@ -15,7 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counted is a device that records the compiled ops. It may have too little memory, or not support one element type.
+// counted is a device that records the ops that it compiles. It may have too little memory, or lack support for one
+// precision.
 type counted struct {
 	device.Device
 	sizes []int
@@ -70,7 +71,7 @@ func TestAModelOfADeviceIsNotMeasured(t *testing.T) {
 }
 
 func TestTooLittleMemoryEndsTheGrowth(t *testing.T) {
-	// Three matrices of 64 x 64 and their copies fit, matrices of 128 x 128 do not.
+	// Three matrices of 64 x 64 and their copies fit into this memory. Those of 128 x 128 do not.
 	small, err := reference.Driver{MemoryBytes: 150 << 10}.Open(0, device.Options{})
 	if err != nil {
 		t.Fatal(err)

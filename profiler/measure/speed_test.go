@@ -31,7 +31,7 @@ func TestSpeedIsTheMedianOfItsSlices(t *testing.T) {
 	if len(s.products.slices) != 3 || len(s.memory.slices) != 3 {
 		t.Errorf("got %d and %d slices, want 3", len(s.products.slices), len(s.memory.slices))
 	}
-	// A disturbance in a single slice must not change the result.
+	// A disturbance during a single slice must not change the result.
 	s.products.slices, s.memory.slices = []float64{2, 1000, 1}, []float64{3, 3, 0.001}
 	c, b := s.Result()
 	if want := 2 * float64(s.size) * float64(s.size) * float64(s.size) / 2 / 1e12; float64(c.TFLOPS) != want ||
@@ -72,12 +72,14 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	}
 }
 
-// With a quota of a fifth of a CPU, one second of CPU time is five seconds of the rank's time. Waits do not count.
+// With a quota of a fifth of a CPU, one second of CPU time must count as five seconds of elapsed time. Waits must not
+// count.
 func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
 	if _, err := platform.ProcessTime(); err != nil {
 		needtest.Missing(t, "system", err)
 	}
-	// The clock of the fifth starts first and is read last, so it counts at least the CPU time of the other one.
+	// The clock with the quota starts first and is read last. It therefore counts at least the CPU time of the other
+	// one.
 	fifth := newClock(0.2).elapsed()
 	whole := newClock(1).elapsed()
 	for busy := newClock(1).busy(); busy() < 20*time.Millisecond; { // uses CPU time

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// fake is an MLflow server that appends every metric, even if it has already stored an equal one.
+// fake is an MLflow server. It stores each point that it receives, even if it already has an equal one.
 type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
 	tags    map[string]string
 	params  map[string]string
-	points  map[string][]int64 // steps, by metric
+	points  map[string][]int64 // steps of the stored points, by metric
 	status  []string
 	files   map[string]string
 	created int
-	// fault is called for each request of MLflow's interface. If status is not 0, the server only returns this status.
-	// If lose is true, the server closes the connection after it has processed the request.
+	// fault is called for each request of MLflow's API. If status is not 0, the server does nothing but return this
+	// status. If lose is true, the server processes the request, and then closes the connection without a reply.
 	fault func(method string) (status int, lose bool)
 }
 
@@ -59,7 +59,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	reply := f.answer(method, r, body, w)
 	if lose {
-		panic(http.ErrAbortHandler) // the client sees a broken connection
+		panic(http.ErrAbortHandler) // closes the connection without a reply
 	}
 	if reply != nil {
 		json.NewEncoder(w).Encode(reply)
@@ -73,7 +73,7 @@ func (f *fake) steps(metric string) []int64 {
 	return slices.Clone(f.points[metric])
 }
 
-// run returns the run in the form of replies.
+// run returns the run in the format of replies.
 func (f *fake) run() map[string]any {
 	return map[string]any{"info": map[string]string{"run_id": fakeRun, "artifact_uri": "mlflow-artifacts:/1/" +
 		fakeRun + "/artifacts"}, "data": map[string]any{"tags": pairs(f.tags, 1000)}}

@@ -39,7 +39,8 @@ func TestAFolderGetsEachPointOnce(t *testing.T) {
 		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: runs}); err != nil {
 			t.Fatal(err)
 		}
-		// A crash after points were written: the position is that of the first batch, and a last line is incomplete.
+		// The test simulates a crash after points were written: the recorded position is that of the first batch, and
+		// the last line is incomplete.
 		files, err := filepath.Glob(filepath.Join(runs, "*", "*", "tags", SentTag))
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)

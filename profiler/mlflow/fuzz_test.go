@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// The folder of logs may be untrusted. The batches of a spool have a limited size, and cover all complete lines.
+// The folder of logs may be untrusted. The batches of a spool must have a limited size, and must contain all complete
+// lines.
 func FuzzSpoolLines(f *testing.F) {
 	f.Add([]byte(`{"start":{"id":"A1","experiment":"e","name":"n","time":1,"params":{"a":"b"}}}` + "\n" +
 		`{"step":1,"time":2,"metrics":{"train/loss":0.5,"x":"NaN"}}` + "\n" + `{"tags":{"a":"b"}}` + "\n" +
@@ -25,7 +26,7 @@ func FuzzSpoolLines(f *testing.F) {
 		for {
 			b, err := readBatch(file, at)
 			if err != nil {
-				return // a line is too long
+				return // the spool has a line that is too long
 			}
 			if b.metrics > mostMetrics && len(b.lines) > 1 || b.end < at || b.end > int64(len(text)) {
 				t.Fatalf("%d metrics in %d lines, bytes %d to %d of %d", b.metrics, len(b.lines), at, b.end, len(text))
@@ -46,7 +47,7 @@ func FuzzSpoolLines(f *testing.F) {
 	})
 }
 
-// replies answers each request with the same text.
+// replies is a server that answers each request with the same text.
 type replies struct {
 	status, calls int
 	text          []byte
@@ -59,7 +60,7 @@ func (r *replies) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: r.status, Body: io.NopCloser(bytes.NewReader(r.text)), Request: q}, nil
 }
 
-// A server may send any reply.
+// A server may send any reply. The client must not crash.
 func FuzzReplies(f *testing.F) {
 	run := `{"info":{"run_id":"R1","run_name":"n","experiment_id":"7","status":"FINISHED","artifact_uri":"mlflow-artifacts:/7/R1/artifacts"},"data":{"metrics":[{"key":"loss"}],"params":[{"key":"a","value":"b"}],"tags":[{"key":"` +
 		SentTag + `","value":"12"},{"key":"` + idTag + `","value":"A1"}]}}`
@@ -109,7 +110,7 @@ func FuzzStore(f *testing.F) {
 	f.Add([]byte("artifact_location: file:///x\nexperiment_id: '1'\nname: 'e'\n"), []byte("12"),
 		[]byte("1 0.5 10\n2 0.25 20\n3 0.1"))
 	f.Add([]byte("name: e\n"), []byte("-1"), []byte("1 2\n1 2 x\n1 2 9223372036854775807\n\n"))
-	dir := f.TempDir() // shared by all executions, because creating a folder is slow
+	dir := f.TempDir() // all executions share this folder, because creating a folder is slow
 	known := filepath.Join(dir, "1", "a1")
 	for _, sub := range []string{"tags", "metrics"} {
 		if err := os.MkdirAll(filepath.Join(known, sub), 0o700); err != nil {
@@ -131,7 +132,8 @@ func FuzzStore(f *testing.F) {
 		if err == nil && (at < 0 || id == "") {
 			t.Errorf("run %q, position %d", id, at)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "2")); err != nil { // created if the store has no experiment "e"
+		// The test creates this folder if the store has no experiment "e".
+		if err := os.RemoveAll(filepath.Join(dir, "2")); err != nil {
 			t.Fatal(err)
 		}
 		step, err := store.newest("1/a1", "loss")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fillSpool fills a spool with a point every 10 steps up to last, and an evaluation every 50 steps.
+// fillSpool adds a point every 10 steps to a spool, up to step last. It adds an evaluation every 50 steps.
 func fillSpool(t *testing.T, dir string, fresh bool, from, last int64) {
 	t.Helper()
 	params := map[string]string{}
@@ -40,7 +40,7 @@ func fillSpool(t *testing.T, dir string, fresh bool, from, last int64) {
 	}
 }
 
-// checkSteps fails the test unless a metric has the steps every, 2·every, …, last, once each and in order.
+// checkSteps fails the test unless got contains the steps every, 2·every, …, last in this order, each of them once.
 func checkSteps(t *testing.T, what string, got []int64, every, last int64) {
 	t.Helper()
 	want := []int64{}
@@ -53,7 +53,7 @@ func checkSteps(t *testing.T, what string, got []int64, every, last int64) {
 	}
 }
 
-// runWithResults returns the folder of a run with a file of results.
+// runWithResults returns the folder of a run that contains a file of results.
 func runWithResults(t *testing.T) string {
 	t.Helper()
 	run := t.TempDir()
@@ -64,11 +64,11 @@ func runWithResults(t *testing.T) string {
 	return run
 }
 
-// The state file of a run may be untrusted. A server that only this file names therefore gets no credentials, and a
-// folder that only this file names gets no files.
+// The state file of a run may be untrusted. If only this file names a server, the server must get no credentials. If
+// only this file names a folder, the folder must get no files.
 func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 	for _, c := range []struct {
-		folder  bool // the target is a folder, not a server
+		folder  bool // the target is a folder instead of a server
 		environ []string
 		refused bool
 	}{
@@ -117,7 +117,7 @@ func TestARunIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add(Line{Artifact: "results/a b.md"})
-	// the spool may be untrusted
+	// These names come from the spool, which may be untrusted.
 	outside := []string{"results/gone", "link", secret, "../../" + filepath.Base(secret), "logs/../../x"}
 	for _, name := range outside {
 		s.Add(Line{Artifact: name})
@@ -144,17 +144,19 @@ func TestARunIsSent(t *testing.T) {
 	if !slices.Equal(skipped, outside) {
 		t.Errorf("got skipped files %q, want %q", skipped, outside)
 	}
-	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil { // the target is known
+	// The state file already names the target.
+	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	checkSteps(t, "train/loss after another sync", f.steps("train/loss"), 10, 20000)
 }
 
-// About half of the requests fail: the server refuses the request, or processes it and loses the reply. Each attempt is
-// like that of a new process.
+// About half of the requests fail. The server refuses the request, or processes it and loses the reply. Each attempt
+// acts like a new process.
 func TestNoPointIsDoubledByFaults(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	r, own := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the server, and of this goroutine
+	// One generator for the server, and one for this goroutine.
+	r, own := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4))
 	f.fault = func(string) (int, bool) {
 		switch r.IntN(4) {
 		case 0:
@@ -166,7 +168,7 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 	}
 	faults := 0
 	for last := int64(3000); last <= 12000; last += 3000 {
-		fillSpool(t, dir, last == 3000, 10, last) // a resumed run repeats all steps
+		fillSpool(t, dir, last == 3000, 10, last) // in the last round, a resumed run repeats all steps
 		for {
 			_, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL})
 			if err == nil {
@@ -175,7 +177,7 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 			if faults++; errors.As(err, new(*Refused)) || faults > 10000 {
 				t.Fatal(err)
 			}
-			if own.IntN(3) == 0 { // a crash before the state was written
+			if own.IntN(3) == 0 { // simulates a crash before the state was written
 				if err := os.Remove(filepath.Join(dir, StateFile)); err != nil {
 					t.Fatal(err)
 				}
@@ -218,7 +220,7 @@ func TestASenderWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// A server that never replies delays the end of a run by at most the given time.
+// A server that never replies must delay the end of a run by at most the given time.
 func TestAServerThatHangs(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	release := make(chan struct{})
@@ -226,7 +228,7 @@ func TestAServerThatHangs(t *testing.T) {
 	defer close(release)
 	fillSpool(t, dir, true, 10, 100)
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL})
-	if !s.Close(50 * time.Millisecond) { // would take forever
+	if !s.Close(50 * time.Millisecond) { // without this limit, Close would block forever
 		t.Error("got no rest, want one")
 	}
 }
@@ -285,7 +287,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A crash truncates the last line at any byte. The resumed run repeats the steps.
+// A crash truncates the last line at an arbitrary byte. The resumed run repeats steps, and each point must be sent
+// once.
 func TestASpoolCutByACrash(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	fillSpool(t, dir, true, 10, 300)

@@ -20,8 +20,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/mlflow/mlflowtest"
 )
 
-// A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. The server then contains each
-// point once.
+// A real MLflow server is slow, returns status 500, loses replies, and is killed and restarted. Afterwards, it must
+// contain each point once.
 func TestARealServerWithFaults(t *testing.T) {
 	program, dir, logs := mlflowtest.Program(t), t.TempDir(), t.TempDir()
 	port := porttest.Free(t)
@@ -41,7 +41,7 @@ func TestARealServerWithFaults(t *testing.T) {
 			proxy.ServeHTTP(w, q)
 			return
 		}
-		switch r.IntN(5) { // the sender sends one request at a time
+		switch r.IntN(5) { // no lock is needed, because the sender sends one request at a time
 		case 0:
 			seen["500"]++
 			w.WriteHeader(http.StatusInternalServerError)
@@ -73,7 +73,7 @@ func TestARealServerWithFaults(t *testing.T) {
 	}
 	fillSpool(t, logs, true, 10, 5000)
 	sync()
-	stop() // SIGKILL
+	stop() // sends SIGKILL
 	fillSpool(t, logs, false, 10, 8000)
 	if _, _, err := Sync(context.Background(), o); err == nil || errors.As(err, new(*Refused)) {
 		t.Errorf("the server is down: got %v, want an error that another try may cure", err)
@@ -100,8 +100,8 @@ func TestARealServerWithFaults(t *testing.T) {
 	checkRealRun(t, direct, run)
 }
 
-// checkRealRun checks that the run on the server contains every point of fillSpool up to step 8000 once, its status,
-// parameters and file.
+// checkRealRun checks the run on the server: each point of fillSpool up to step 8000 exists once, and status,
+// parameters and file are correct.
 func checkRealRun(t *testing.T, direct, run string) {
 	t.Helper()
 	fetch := func(path string, reply any) {
@@ -132,7 +132,7 @@ func checkRealRun(t *testing.T, direct, run string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader.page = 30 // the server has several pages
+		reader.page = 30 // small pages, so that the reader needs several of them
 		points, err := reader.History(t.Context(), remote.ID, name, 1000)
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
-// A damaged file of the cache gives an error, and never a choice that a run cannot use.
+// A damaged file of the cache must give an error, and never a choice that a run cannot use.
 func FuzzLoad(f *testing.F) {
 	f.Add(
 		[]byte(`{"version":1,"key":"k","type":"bf16","Type":"bf16","micro_batches":2,"MicroBatches":2,"cap_bytes":5}`))

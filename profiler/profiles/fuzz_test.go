@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A user can name any file in profile.gpu_profiles.
+// A user can name any file in profile.gpu_profiles. Reading it must give valid values or an error.
 func FuzzRanks(f *testing.F) {
 	f.Add([]byte(`{"schema_version":1,"fingerprint":"f","ranks":[{"rank":0,"fingerprint":"g","compute_score":2,"memory_bytes":5,"step_times":{"model":"m","points":[{"samples":1,"seconds":0.5}]}}]}`))
 	f.Add([]byte(`{"schema_version":1,"fingerprint":"f","ranks":[{"rank":1,"compute_score":-1}]}`))
@@ -27,7 +27,7 @@ func FuzzRanks(f *testing.F) {
 	})
 }
 
-// A damaged file of the cache gives an error or no values.
+// A damaged file of the cache must give an error or no values.
 func FuzzCache(f *testing.F) {
 	key := CacheKey{Fingerprint: "f", DeviceType: "cpu", DType: "f32", Program: "p"}
 	f.Add([]byte(`{"schema_version":1,"key":{"fingerprint":"f","device_type":"cpu","dtype":"f32","program":"p"},"measured":{"tflops":1}}`))

@@ -43,7 +43,7 @@ func TestScoreIsAWeightedGeometricMean(t *testing.T) {
 }
 
 func TestMemoryFractionIsARoofline(t *testing.T) {
-	// 3 s and 1 s at 1 TFLOP/s and 100 GB/s
+	// These take 3 s and 1 s at 1 TFLOP/s and 100 GB/s.
 	product, move := Work{FLOPs: 3e12, Bytes: 1e9}, Work{FLOPs: 1, Bytes: 100e9}
 	for _, c := range []struct {
 		step []Work
@@ -202,7 +202,7 @@ func TestRanksOfOneTypeHaveOneScore(t *testing.T) {
 		t.Fatal(err)
 	}
 	scores := p.Scores()
-	want, err := Score(1.1, 20, DefaultMemoryFraction) // the medians over three ranks
+	want, err := Score(1.1, 20, DefaultMemoryFraction) // computed from the medians over three ranks
 	if err != nil || scores[0] != want || scores[2] != want || scores[3] != want {
 		t.Errorf("ranks of one type: got scores %v, want %v for each, %v", scores, want, err)
 	}
@@ -291,7 +291,7 @@ func TestMatchKnowsHardwareByItsFingerprint(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		prints []string
-		want   []float64 // expected scores; nil for a mismatch
+		want   []float64 // expected scores; nil: the profile does not match
 		says   string
 	}{
 		{"the same ranks", []string{gtx, rtx}, []float64{p.Ranks[0].ComputeScore, p.Ranks[1].ComputeScore}, ""},

@@ -30,7 +30,7 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "check", "config", filepath.Join(deploy, "prometheus", "prometheus.yml"))
 }
 
-// metricName matches the names of metrics of a run in a text.
+// metricName matches the names of a run's metrics.
 var metricName = regexp.MustCompile(`\b(hetero_train_[a-z0-9_]+|DCGM_[A-Z0-9_]+)\b`)
 
 // unknownNames returns the metric names in a text that do not exist.
@@ -61,7 +61,8 @@ func TestAlertsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// The dashboard has the fields that Grafana requires, and its queries are valid PromQL on metrics that exist.
+// The dashboard must have the fields that Grafana requires. Its queries must be valid PromQL, and use only metrics that
+// exist.
 func TestGrafanaDashboard(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(deploy, "grafana", "hetero_train.json"))
 	if err != nil {
@@ -138,7 +139,7 @@ func TestGrafanaDashboard(t *testing.T) {
 	all := strings.Join(expressions, "\n")
 	for _, g := range linkGroups {
 		if slices.Contains(g.kinds, telemetry.LinkPCIe) {
-			g.sent, g.received = "", "" // NVML has no byte counters of PCIe, so the panel shows sampled rates
+			g.sent, g.received = "", "" // NVML has no byte counters for PCIe, so the panel shows sampled rates
 		}
 		for _, name := range []string{g.sent, g.received, g.limit} {
 			if !strings.Contains(all, name) {

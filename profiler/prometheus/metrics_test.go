@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// full returns metrics that have a value for every family.
+// full returns metrics in which every family has a value.
 func full() *Metrics {
 	links := []telemetry.Link{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9}, {Kind: telemetry.LinkNVLink,
 		Name: "nvlink", Limit: 450e9}, {Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9},
@@ -38,7 +38,7 @@ func full() *Metrics {
 					ReceivedBytes: float64(200 + j)}
 			}
 			if i == 0 {
-				s.Ranks[i].Links[0] = telemetry.UnknownTraffic() // PCIe has no counter
+				s.Ranks[i].Links[0] = telemetry.UnknownTraffic() // NVML has no byte counters for PCIe
 			}
 			for sensor := range s.Ranks[i].Sensors {
 				s.Ranks[i].Sensors[sensor] = 50
@@ -48,7 +48,7 @@ func full() *Metrics {
 	return m
 }
 
-// names returns the names of all samples of a text.
+// names returns the names of all samples in a text.
 func names(text []byte) map[string]bool {
 	all := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
@@ -79,7 +79,7 @@ func TestText(t *testing.T) {
 		"# TYPE hetero_train_network_transmit_bytes_total counter\n" +
 			`hetero_train_network_transmit_bytes_total{rank="0",device="eth0"} 103` + "\n" +
 			`hetero_train_network_transmit_bytes_total{rank="0",device="lo"} 104` + "\n",
-		`hetero_train_network_speed_bytes{rank="0",device="eth0"} 1.25e+08` + "\n# ", // the limit of lo is unknown
+		`hetero_train_network_speed_bytes{rank="0",device="eth0"} 1.25e+08` + "\n# ", // the speed of lo is unknown
 		`hetero_train_infiniband_port_data_received_bytes_total{rank="0",device="mlx5_0",port="1"} 202` + "\n",
 		`hetero_train_nvlink_transmit_bytes_total{rank="0",device="nvlink"} 101` + "\n",
 		`hetero_train_pcie_speed_bytes{rank="0",device="pcie"} 3.2e+10` + "\n",
@@ -121,7 +121,7 @@ func TestMetricsBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestNoCheckpointHasNoTime: before the first checkpoint, its time is missing.
+// Before the first checkpoint, the metric of its time must be missing.
 func TestNoCheckpointHasNoTime(t *testing.T) {
 	m := New(Run{Ranks: []Rank{{Number: 0}}}, 1)
 	if got := names(m.Text()); got["hetero_train_last_checkpoint_timestamp_seconds"] ||
@@ -130,7 +130,7 @@ func TestNoCheckpointHasNoTime(t *testing.T) {
 	}
 }
 
-// TestOnlyRank0ReportsCheckpoints: other ranks never save, so their checkpoints would always be too old.
+// Ranks other than 0 never save. If they had the metric, their checkpoints would always seem too old.
 func TestOnlyRank0ReportsCheckpoints(t *testing.T) {
 	for rank, want := range []bool{true, false} {
 		m := New(Run{Ranks: []Rank{{Number: rank}}}, 1)
@@ -154,11 +154,11 @@ func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	}
 }
 
-// A scraper that holds the shared copy forever must not stop a step.
+// A scraper that holds the shared copy forever must not block a step.
 func TestUpdateDoesNotWaitForAScraper(t *testing.T) {
 	m := full()
 	m.mu.Lock()
-	m.Update(func(s *State) { s.Steps = 1234 }) // would block forever
+	m.Update(func(s *State) { s.Steps = 1234 }) // would block forever if it waited for the scraper
 	m.mu.Unlock()
 	if strings.Contains(string(m.Text()), "hetero_train_steps_total 1234\n") {
 		t.Error("the copy of scrapers changed while a scraper was reading it")
@@ -187,7 +187,7 @@ func TestEverySensorHasItsOwnMetric(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	// A sensor that this package does not know.
+	// This package does not know this sensor.
 	got := export(telemetry.Declaration{Name: "fan speed", Unit: "turns/s"})
 	if got.name != "hetero_train_device_fan_speed_turns_s" || got.kind != "gauge" || got.factor != 1 {
 		t.Errorf("a sensor with an unknown unit: got %+v", got)

@@ -41,7 +41,7 @@ func answer(t *testing.T, s *Server, method, path string, change func(*http.Requ
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(r)
-	if errors.Is(err, syscall.ECONNRESET) { // the server refuses a large header without reading all of it
+	if errors.Is(err, syscall.ECONNRESET) { // the server refuses a large header before it has read all of it
 		return http.StatusRequestHeaderFieldsTooLarge, ""
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func TestWhoMayReadTheMetrics(t *testing.T) {
 	}
 }
 
-// TestRefusedClientsKeepNoConnection: the server closes the connection after a refusal, and keeps it after an answer.
+// The server must close the connection after a refusal, and keep it after an answer.
 func TestRefusedClientsKeepNoConnection(t *testing.T) {
 	const token = "0123456789abcdef"
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0", Token: token})
@@ -155,8 +155,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// dial opens the connection i of a test. Addresses change, so that the pace of an address does not delay the test. On
-// some systems only one address of loopback exists.
+// dial opens connection number i of a test. The source address changes with i, so the rate limit per address does not
+// delay the test. On some systems, only one loopback address exists.
 func dial(s *Server, i int) (net.Conn, error) {
 	var dialer net.Dialer
 	if runtime.GOOS == "linux" {
@@ -165,7 +165,8 @@ func dial(s *Server, i int) (net.Conn, error) {
 	return dialer.Dial("tcp", s.Address())
 }
 
-// Without a token, clients that keep their connections after a scrape give up their places to new ones.
+// Without a token, clients may keep their connections after a scrape. They must lose these connections when new clients
+// need them.
 func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
 	scrape := func(i int) error {
@@ -190,15 +191,15 @@ func TestKeptConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for
-// them.
+// Clients that connect and send nothing use all connections. There must not be more than the limit, and Close must not
+// wait for these clients.
 func TestSilentClients(t *testing.T) {
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
 	closed := make(chan bool, 3*mostConnections)
 	var all []net.Conn
 	for i := range 3 * mostConnections {
 		c, err := dial(s, i)
-		if errors.Is(err, syscall.ECONNRESET) { // one of those above the pace
+		if errors.Is(err, syscall.ECONNRESET) { // the server closed this connection, because it is above the rate limit
 			closed <- true
 			continue
 		}
@@ -212,7 +213,8 @@ func TestSilentClients(t *testing.T) {
 			closed <- err != nil
 		}()
 	}
-	for range 2 * mostConnections { // the server closes these immediately; the time-out of the others is seconds away
+	// The server closes these immediately; the time-out of the other connections is seconds away.
+	for range 2 * mostConnections {
 		<-closed
 	}
 	for _, c := range all {
@@ -223,7 +225,7 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// A flood of connections of one address must not keep a scraper at another address waiting.
+// A flood of connections from one address must not delay a scraper at another address.
 func TestAFloodDoesNotStarveScrapers(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the kernel of Linux blocks addresses")
@@ -233,7 +235,7 @@ func TestAFloodDoesNotStarveScrapers(t *testing.T) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	scraper := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 		Timeout: answerTime}
-	late := 0 // scrapes without an answer in time, on a busy machine
+	late := 0 // number of scrapes without an answer in time, on a busy machine
 	for answers := 0; answers < 10; {
 		begun := time.Now()
 		r, err := scraper.Get("http://" + s.Address() + "/metrics")
@@ -252,7 +254,7 @@ func TestAFloodDoesNotStarveScrapers(t *testing.T) {
 	}
 }
 
-// Prometheus over TLS with a token. The server refuses plain HTTP.
+// A scraper reads metrics over TLS with a token. The server must refuse plain HTTP.
 func TestMetricsOverTLS(t *testing.T) {
 	front := httptest.NewUnstartedServer(nil)
 	front.StartTLS()

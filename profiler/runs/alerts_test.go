@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// TestAlertsHaveHysteresis: each letter is the verdict of one decision on a rank.
+// Each letter is the verdict of one decision on a rank.
 func TestAlertsHaveHysteresis(t *testing.T) {
 	healths := map[rune]string{'h': "healthy", 't': "slow type", 's': "sick"}
 	for verdicts, want := range map[string]string{
@@ -38,8 +38,7 @@ func TestAlertsHaveHysteresis(t *testing.T) {
 	}
 }
 
-// TestOnlyLastingAndLargeBottlenecksAreAlerts: each window is given by its verdict and the fraction of a step that its
-// cause costs.
+// Each window is described by its verdict, and by the fraction of a step that its cause costs.
 func TestOnlyLastingAndLargeBottlenecksAreAlerts(t *testing.T) {
 	for windows, want := range map[string]int{
 		"data 0.5":                      0,
@@ -83,8 +82,8 @@ func TestAnOutcomeBelongsToItsChange(t *testing.T) {
 	}
 }
 
-// Successive windows with the same verdict are combined. The times are those of the newest window, whose steps are also
-// stated.
+// Successive windows with the same verdict must be combined. The times must be those of the newest window, and its
+// steps must also be stated.
 func TestAVerdictNamesItsNewestWindow(t *testing.T) {
 	var h happened
 	for _, line := range []string{`{"step":0,"start":{"program":"p"}}`,

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// communicationLine returns a line of the file of communication.
+// communicationLine returns a line of the file with the figures of communication.
 func communicationLine(t *testing.T, c runtime.Communication) string {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -39,7 +39,7 @@ func TestNewestCommunicationIsShown(t *testing.T) {
 		Ranks: []runtime.RankCommunication{
 			{Compute: 0.4, Exposed: 0.1, Hidden: 0.2, Bytes: 8, Links: []runtime.LinkTraffic{linkOf("idle", 100, 10),
 				linkOf("unlimited", 0, 1e9)}}, {Links: []runtime.LinkTraffic{linkOf("busy", 100, 90)}}}})
-	f.write(path, old+newest+`{"step":`) // the writer is in the middle of a line
+	f.write(path, old+newest+`{"step":`) // the writer has written only a part of the last line
 	r := open(t, parent, "a")
 	c := r.View().Communication
 	if c == nil || c.Step != 20 || c.Steps != 15 || c.Time != 100 || c.Seconds != 0.5 || len(c.Ranks) != 2 ||
@@ -80,7 +80,7 @@ func TestLinksOfManyRanksAreLimited(t *testing.T) {
 	}
 }
 
-// TestTrafficWithoutValuesIsOmitted: most runs have no NVLink, and a column without values would only cost time.
+// Most runs have no NVLink. A column without values must be omitted, because it would only cost time.
 func TestTrafficWithoutValuesIsOmitted(t *testing.T) {
 	parent := t.TempDir()
 	f := newFakeRun(t, parent, "a", 2)

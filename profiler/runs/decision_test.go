@@ -11,7 +11,7 @@ func TestImpossibleDecisionsAreDamagedLines(t *testing.T) {
 		`"step_seconds":null,"share_of_oracle":null,"lost_seconds":{"noise":null}`:                             true,
 		`"share_of_oracle":0.9,"share_of_oracle_low":0.8,"share_of_oracle_high":1,"imbalance":0`:               true,
 		`"shares":[0,48],"next":[20,28]`:  true,
-		`"shares":[10,10],"next":[20,28]`: true, // a run with another global batch
+		`"shares":[10,10],"next":[20,28]`: true, // the global batch of the run has changed
 		`"step_seconds":-1`:               false,
 		`"equal_step_seconds":-1`:         false,
 		`"equal_step_seconds":2,"equal_step_seconds_low":9,"equal_step_seconds_high":1`: false,

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// fakeRun writes the folder of a run.
+// fakeRun writes files to the folder of a run.
 type fakeRun struct {
 	t       *testing.T
 	dir     string
@@ -77,7 +77,7 @@ func (f *fakeRun) steps(from, to int64) {
 	}
 }
 
-// fresh adds a record of the present time.
+// fresh adds a record with the current time.
 func (f *fakeRun) fresh(step int64) {
 	f.t.Helper()
 	r := record(0, step)
@@ -128,7 +128,7 @@ func listOf(t *testing.T, dir string) Listing {
 	return list
 }
 
-// partlyRead opens a run and reads only a part of its records.
+// partlyRead opens a run, and reads only a part of its records.
 func partlyRead(t *testing.T, parent, name string) *Run {
 	t.Helper()
 	run := opened(t, parent, name)
@@ -152,7 +152,7 @@ func figures(t *testing.T, run *Run, q Query) *Figures {
 	return f
 }
 
-// line returns the values of a column of one rank.
+// line returns the values of a column for one rank.
 func (f *Figures) line(t *testing.T, column string, rank int) Line {
 	t.Helper()
 	at := slices.IndexFunc(f.Lines, func(l Line) bool { return l.Column == column && l.Rank == rank })

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// The throughput of several steps is samples / time, and not the mean of the throughputs of the steps.
+// The throughput of several steps must be samples / time, and not the mean of the throughputs of the steps.
 func TestThroughputOfSeveralStepsIsSamplesOverTime(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
@@ -101,7 +101,7 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 	}
 }
 
-// TestThinningKeepsOutliers also checks that a short range of a run with merged cells has exact values.
+// The test also checks that a short range of a run with merged cells has exact values.
 func TestThinningKeepsOutliers(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 2).steps(1, 30000)
@@ -130,9 +130,9 @@ func TestThinningKeepsOutliers(t *testing.T) {
 	}
 }
 
-// TestLongRangesAreNotRead: reading many records would take long on a machine that trains.
+// On a machine that trains, reading many records would take long. For long ranges, the figures must come from memory.
 func TestLongRangesAreNotRead(t *testing.T) {
-	for _, end := range []int64{1500, 6000} { // cells of one step and of several
+	for _, end := range []int64{1500, 6000} { // with cells of one step, and with cells of several steps
 		dir := t.TempDir()
 		f := newFakeRun(t, dir, "a", 2)
 		f.steps(1, end)
@@ -182,7 +182,7 @@ func TestManyRanksAreShownAsBands(t *testing.T) {
 	}
 }
 
-// TestTotalThroughputIsThatOfTheRanksOfEachProcess: a process with fewer ranks has resumed the run.
+// A process with fewer ranks has resumed the run. The total throughput must cover the ranks of each process.
 func TestTotalThroughputIsThatOfTheRanksOfEachProcess(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 3)
@@ -210,8 +210,8 @@ func TestTotalThroughputIsThatOfTheRanksOfEachProcess(t *testing.T) {
 	}
 }
 
-// TestAViewHasNoFiguresOfOtherRanks: after a resume with fewer ranks, verdicts, decision, table and measured times are
-// those of the present ranks.
+// The run was resumed with fewer ranks. Verdicts, decision, table and measured times must be those of the present
+// ranks.
 func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 3)

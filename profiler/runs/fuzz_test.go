@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// The files of a run are untrusted. Each target reads the lines of one file, and checks that what remains in memory is
-// limited and can be sent to a browser.
+// The files of a run are untrusted. Each target reads the lines of one file. The part that remains in memory must be
+// limited, and it must be possible to send it to a browser.
 
 func FuzzDecisions(f *testing.F) {
 	f.Add([]byte(`{"step":10,"policy":"hybrid","shares":[1,2],"next":[2,1],"changed":true,"reason":"r","step_seconds":0.1,"share_of_oracle":0.9,"lost_seconds":{"noise":0.1},"ranks":[{"health":"sick","cause":"cpu"},{"health":"slow type"}]}`))
@@ -81,7 +81,7 @@ func FuzzCurves(f *testing.F) {
 	})
 }
 
-// The settings of a run are untrusted: their memory must not exceed a multiple of their size.
+// The settings of a run are untrusted. The memory for them must not exceed a multiple of their size.
 func FuzzSettings(f *testing.F) {
 	f.Add([]byte("[train]\nsteps = 10\n[model]\nchannels = [4]\nname = \"a\"\n"))
 	f.Add([]byte("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t = 1\n"))
@@ -102,7 +102,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// A file of 120 KB in this form needed 5 GB.
+// Without a limit of depth, a file of 120 KB in this format needs 5 GB of memory.
 func TestDeepSettingsAreRefused(t *testing.T) {
 	if _, err := Flat([]byte(strings.Repeat("a.", 60_000) + "a = 1\n")); err == nil ||
 		!strings.Contains(err.Error(), "tables within each other") {

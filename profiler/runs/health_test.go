@@ -49,7 +49,7 @@ func TestHealthOfARun(t *testing.T) {
 		name      string
 		record    time.Duration // age of the newest record; 0: there is none
 		start     time.Duration // age of the newest start; 0: no process has begun
-		elsewhere bool          // the process runs in another container
+		elsewhere bool          // the process that trains is in another container
 		ended     *experiment.Result
 		want      Kind
 		unhealthy string // "": healthy
@@ -97,7 +97,7 @@ func TestHealthOfARun(t *testing.T) {
 			}
 		}
 		h := healthOf(t, dir, c.name)
-		// A busy machine may need seconds between the times above and this one.
+		// The age of the oldest record may have grown by seconds, because the machine is busy.
 		why := regexp.MustCompile(`1h0m\d+s`).ReplaceAllString(h.Unhealthy(oldest), "1h0m0s")
 		if h.State.Kind != c.want || (why == "") != (c.unhealthy == "") || !strings.Contains(why, c.unhealthy) {
 			t.Errorf("%s: got %+v and %q, want %s and %q", c.name, h, why, c.want, c.unhealthy)
@@ -105,7 +105,7 @@ func TestHealthOfARun(t *testing.T) {
 	}
 }
 
-// A run without records is healthy while its process runs.
+// A run without records must count as healthy while its process runs.
 func TestHealthOfARunWithoutRecords(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "silent", 0)
@@ -127,7 +127,7 @@ func TestHealthOfARunWithoutRecords(t *testing.T) {
 	}
 }
 
-// TestHealthReadsOnlyTheEndOfTheRecords: a probe must not become slower with the steps of a run.
+// A probe must not become slower with the number of steps of a run.
 func TestHealthReadsOnlyTheEndOfTheRecords(t *testing.T) {
 	if _, err := os.Stat("/proc/self/io"); err != nil {
 		t.Skip("the system does not count the bytes that a process reads")
@@ -147,7 +147,7 @@ func TestHealthReadsOnlyTheEndOfTheRecords(t *testing.T) {
 	}
 }
 
-// bytesRead returns the bytes that this process has read.
+// bytesRead returns the number of bytes that this process has read so far.
 func bytesRead(t *testing.T) (sum int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")

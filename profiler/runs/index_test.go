@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// indexed opens a run with a folder of indexes.
+// indexed opens a run with an index in the folder indexes.
 func indexed(t *testing.T, parent, name, indexes string) *Run {
 	t.Helper()
 	folder, err := OpenFolder(parent)
@@ -34,7 +34,7 @@ func indexed(t *testing.T, parent, name, indexes string) *Run {
 	return run
 }
 
-// shown returns everything that a reader of a run sees, as text.
+// shown returns all figures that a reader of a run sees, as text.
 func shown(t *testing.T, run *Run) string {
 	t.Helper()
 	v := run.View()
@@ -59,7 +59,7 @@ func longRun(t *testing.T, parent string) *fakeRun {
 	indexEvery = 100 << 10
 	t.Cleanup(func() { indexEvery = before })
 	f := newFakeRun(t, parent, "a", 2)
-	f.steps(1, 2100) // more than a grid has cells
+	f.steps(1, 2100) // more steps than a grid has cells
 	f.write(filepath.Join(logsFolder, balanceFile), strings.Join([]string{
 		`{"step":10,"policy":"hybrid","shares":[40,24],"next":[44,20],"changed":true,"reason":"r","step_seconds":0.1,"share_of_oracle":0,"ranks":[{"health":"sick","cause":"network"},{"health":"healthy"}]}`,
 		`{"step":20,"policy":"hybrid","shares":[44,20],"next":[44,20],"step_seconds":0,"outcome":{"step":10,"predicted":1.1,"achieved":1.2},"ranks":[{"health":"healthy"},{"health":"slow type"}]}`,
@@ -88,7 +88,7 @@ func TestARunContinuesWithItsIndex(t *testing.T) {
 	if got := shown(t, again); got != want {
 		t.Errorf("with an index: got %s, want %s", got, want)
 	}
-	// Records that were added since then.
+	// These records are added after the index was written.
 	f.steps(2101, 2200)
 	update(again)
 	later := indexed(t, parent, "a", indexes)
@@ -108,7 +108,7 @@ func TestAStaleIndexHasNoEffect(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(path, change(bytes.Clone(text)), 0o644)
 		}
-		if err == nil { // a file system may have coarse times
+		if err == nil { // the times of files may be coarse, so the test changes them
 			err = os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
 		}
 		if err != nil {
@@ -180,7 +180,8 @@ func TestAStaleIndexHasNoEffect(t *testing.T) {
 
 func TestAFolderKeepsTheNewestIndexes(t *testing.T) {
 	dir := t.TempDir()
-	for i := range mostIndexes + 3 { // the oldest one is that of a machine whose clock was wrong
+	// The oldest index has a time in the future, because the clock of its machine was wrong.
+	for i := range mostIndexes + 3 {
 		path := filepath.Join(dir, string(rune('A'+i))+indexSuffix)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -263,7 +264,7 @@ func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
 		go func() {
 			defer close(read)
 			run.View()
-			f.steps(2101, 2110) // must not change the index
+			f.steps(2101, 2110) // these steps must not change the index
 			file, err := os.OpenFile(filepath.Join(parent, "a", logsFolder, balanceFile), os.O_WRONLY|os.O_APPEND, 0)
 			if err == nil {
 				_, err = file.WriteString(`{"step":2105,"policy":"hybrid","shares":[44,20],"next":[44,20],` +
@@ -295,7 +296,7 @@ func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
 	}
 }
 
-// A large index is not written again after each 8 MiB of records.
+// A large index must not be written again after each 8 MiB of records.
 func TestALargeIndexIsWrittenLessOften(t *testing.T) {
 	parent, indexes := t.TempDir(), t.TempDir()
 	f := longRun(t, parent)
@@ -319,7 +320,7 @@ func TestALargeIndexIsWrittenLessOften(t *testing.T) {
 	if later-at < indexEvery || later-at > indexGrowth*first.Size() || !os.SameFile(first, second) {
 		t.Errorf("after %d bytes of records: an index of %d bytes was written again", later-at, first.Size())
 	}
-	run = indexed(t, parent, "a", indexes) // a later process
+	run = indexed(t, parent, "a", indexes) // a later process opens the run
 	if third, _ := save(); !os.SameFile(first, third) {
 		t.Error("a later process has written the index at once")
 	}
@@ -334,7 +335,7 @@ func TestALargeIndexIsWrittenLessOften(t *testing.T) {
 	}
 }
 
-// A process that has started with other ranks may have no step yet.
+// A process that has started with other ranks may have computed no step yet.
 func TestAnIndexKeepsTheSharesOfTheNewestStep(t *testing.T) {
 	parent, indexes := t.TempDir(), t.TempDir()
 	f := longRun(t, parent)

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// The planned memory belongs to the newest process. That of another process, and a damaged file, are not shown.
+// The planned memory must be that of the newest process. If it belongs to another process, or the file is damaged, it
+// must not be shown.
 func TestPlannedMemoryIsThatOfTheNewestProcess(t *testing.T) {
 	account := memory.Account{Samples: 16, Unified: true, Device: []memory.Part{{Name: "weights", Bytes: 3 << 20}},
 		Host:     []memory.Part{{Name: "program", Bytes: 20 << 20}},

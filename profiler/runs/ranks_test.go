@@ -32,7 +32,7 @@ func TestMemoryForCellsIsLimited(t *testing.T) {
 
 func TestManyRanksAreReadInTurns(t *testing.T) {
 	dir := t.TempDir()
-	newFakeRun(t, dir, "a", 5).steps(1, 2000) // more than leastTurn bytes for each rank
+	newFakeRun(t, dir, "a", 5).steps(1, 2000) // for each rank, more than leastTurn bytes
 	run := open(t, dir, "a")
 	if got := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput",
 		AllRanks).Mean; len(got) == 0 || math.IsNaN(got[len(got)-1]) {
@@ -59,7 +59,7 @@ func TestTheNumberOfValuesIsLimited(t *testing.T) {
 	got := figures(t, run, q)
 	if values := len(got.Lines) * len(got.Steps); values > mostValues || len(got.Lines) != 64*trafficColumn ||
 		len(got.Steps) == 0 {
-		// the records have no traffic
+		// The records contain no traffic, so there is no line for it.
 		t.Errorf("got %d lines with %d points, want %d lines with at most %d values", len(got.Lines), len(got.Steps),
 			64*trafficColumn, mostValues)
 	}
@@ -70,7 +70,7 @@ func TestTheNumberOfValuesIsLimited(t *testing.T) {
 	}
 }
 
-// TestRanksWithoutRecordsAreNamed: a copy of a run lacks the files of ranks.
+// A copy of a run lacks the files of some ranks, which must be named.
 func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 	const start = `{"step":0,"start":{"ranks":%d}}` + "\n"
 	result := func(ranks int) string {
@@ -156,7 +156,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 			t.Errorf("%s: got a throughput of all ranks %v, want an unknown one", c.name, total)
 		}
 		version := v.Version
-		newFakeRun(t, dir, c.name, 2).steps(1, 20) // the missing file is copied
+		newFakeRun(t, dir, c.name, 2).steps(1, 20) // now the missing file is copied
 		update(run)
 		if v := run.View(); v.Lacking != "" || v.Version == version || v.Ranks[1].Record == nil {
 			t.Errorf("%s: after the file was copied: got %q and rank 1 %+v", c.name, v.Lacking, v.Ranks[1])
@@ -164,7 +164,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(1))); err != nil {
 			t.Fatal(err)
 		}
-		update(run) // notices that the file is missing
+		update(run) // the first update notices that the file is missing
 		update(run)
 		if v := run.View(); !strings.Contains(v.Lacking, "rank 1 of 2") || v.Ranks[1].Record != nil {
 			t.Errorf("%s: after the file was deleted: got %q and rank 1 %+v", c.name, v.Lacking, v.Ranks[1])
@@ -172,7 +172,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// TestProgressCountsRanksThatHadNoTurn: of many ranks, only some are read at a time.
+// If there are many ranks, only some are read at a time. The progress must include the others.
 func TestProgressCountsRanksThatHadNoTurn(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 5).steps(1, 2000)

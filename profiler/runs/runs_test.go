@@ -102,7 +102,7 @@ func TestStatesOfRuns(t *testing.T) {
 			map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished,
 			"No metrics found: the run writes no metrics, because profile.enabled is false"},
 		{"elsewhere", 20, map[string]string{lockFile: lock("another-host", 1)}, Running, ""},
-		// recent files with old records
+		// The files are recent, but their records are old.
 		{"elsewhere-copied", 20, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
 		{"elsewhere-empty", 0, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
 	} {
@@ -178,7 +178,7 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 	}
 }
 
-// TestStateOfARunThatIsPartlyRead: the state follows from the newest record of the file, not from the newest one read.
+// The state must follow from the newest record in the file, and not from the newest one that was read.
 func TestStateOfARunThatIsPartlyRead(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 1).steps(1, 5000)
@@ -188,7 +188,7 @@ func TestStateOfARunThatIsPartlyRead(t *testing.T) {
 	}
 }
 
-// TestAFolderNoticesThatARunIsGone: deleted, renamed, and replaced by a run of the same name.
+// A run is deleted, renamed, or replaced by a run with the same name.
 func TestAFolderNoticesThatARunIsGone(t *testing.T) {
 	dir := t.TempDir()
 	folder := folderOf(t, dir)
@@ -229,7 +229,7 @@ func TestAFolderNoticesThatARunIsGone(t *testing.T) {
 	}
 }
 
-// TestReplacedFoldersAreReadAgain: the folder of logs of a run, and the folder of all runs.
+// The folder of a run's logs, or the folder of all runs, is replaced by another one.
 func TestReplacedFoldersAreReadAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	newFakeRun(t, dir, "a", 2).steps(1, 20)
@@ -263,12 +263,12 @@ func TestReplacedFoldersAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestAListingBlocksNoOtherRun: while a listing reads the folder, other callers open runs.
+// While a listing reads the folder, other callers must be able to open runs.
 func TestAListingBlocksNoOtherRun(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 1).steps(1, 3)
 	folder := folderOf(t, dir)
-	folder.mu.RLock() // as a listing of a slow folder does
+	folder.mu.RLock() // holds the lock, as a listing of a slow folder does
 	run, err := folder.Open("a")
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestAListingBlocksNoOtherRun(t *testing.T) {
 	folder.mu.RUnlock()
 }
 
-// TestOnlyAnInvalidResultIsDamaged: other errors have other fixes.
+// Only an invalid result counts as damaged, because other errors need other remedies.
 func TestOnlyAnInvalidResultIsDamaged(t *testing.T) {
 	for text, want := range map[string]string{"{": "the file is damaged", strings.Repeat(" ", mostResult+1): "at most",
 		"{}": "", "": ""} {
@@ -296,7 +296,7 @@ func TestOnlyAnInvalidResultIsDamaged(t *testing.T) {
 	}
 }
 
-// TestFilesWithoutTheirEndAreNamed: a copy of a run ends within a record. While a run trains, this is not damage.
+// A copy of a run ends within a record, and must be named. While a run trains, such an end is not damage.
 func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -357,14 +357,14 @@ func TestADamagedEndIsTold(t *testing.T) {
 	if v := open(t, dir, "a").View(); v.State.Kind != Finished || v.State.Why != "" {
 		t.Errorf("without checkpoints: got %+v", v.State)
 	}
-	f.write("checkpoints/step-00000020/state.json", "{}") // without its manifest
+	f.write("checkpoints/step-00000020/state.json", "{}") // this checkpoint has no manifest
 	if v := open(t, dir, "a").View(); v.State.Kind != Finished ||
 		!strings.Contains(v.State.Why, "the newest checkpoint is damaged: ") {
 		t.Errorf("got %+v, want a finished run that names its damaged checkpoint", v.State)
 	}
 }
 
-// TestPrecisionAndNotesOfARun: both are known from the start of the run.
+// The precision and the notes must be known from the start of the run.
 func TestPrecisionAndNotesOfARun(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)
@@ -387,7 +387,7 @@ func TestPrecisionAndNotesOfARun(t *testing.T) {
 	}
 }
 
-// TestSuccessiveSkippedStepsAreOneAlert: a diverging run skips many steps.
+// A run that diverges skips many steps, which must be a single alert.
 func TestSuccessiveSkippedStepsAreOneAlert(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)

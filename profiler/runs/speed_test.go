@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// append writes the records of some steps of one rank.
+// append adds records of some steps of one rank.
 func (f *fakeRun) append(rank int, from, to int64) {
 	f.t.Helper()
 	w := f.writers[rank]
@@ -29,8 +29,8 @@ func (f *fakeRun) append(rank int, from, to int64) {
 	}
 }
 
-// TestTheSpeedOfRanksIsThatOfTheNewestDecision: a single step says little about a rank whose times vary, such as one
-// that a CPU quota stops in every second step.
+// The times of a rank may vary, for example if a CPU quota stops it in every second step. A single step then says
+// little about its speed.
 func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
@@ -61,7 +61,7 @@ func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	}
 }
 
-// TestTheListHasTheSpeedOfTheWindow: a single step varies by chance, so the list and the view use the same window.
+// A single step varies by chance, so the list must use the same window as the view.
 func TestTheListHasTheSpeedOfTheWindow(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)
@@ -83,19 +83,19 @@ func TestTheListHasTheSpeedOfTheWindow(t *testing.T) {
 	}
 }
 
-// TestTheViewHasOneStepOfAllRanks: the ranks of a running run write their records at different times, and the records
-// of different steps have no common throughput.
+// The ranks of a running run write their records at different times. Records of different steps have no common
+// throughput, so the view must show one step of all ranks.
 func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 	for _, c := range []struct {
-		last  [3]int64 // by rank; 0: the rank has no file of records
-		start string   // events
+		last  [3]int64 // last step by rank; 0: the rank has no file of records
+		start string   // content of the file of events
 		want  int64
 		steps [3]int64
 	}{
 		{[3]int64{20, 20, 20}, "", 20, [3]int64{20, 20, 20}},
 		{[3]int64{194, 192, 193}, "", 192, [3]int64{192, 192, 192}},
 		{[3]int64{409, 1, 200}, "", 1, [3]int64{1, 1, 1}},
-		{[3]int64{9000, 5001, 8999}, "", 5001, [3]int64{5001, 5001, 5001}}, // cells of several steps
+		{[3]int64{9000, 5001, 8999}, "", 5001, [3]int64{5001, 5001, 5001}}, // these cells contain several steps
 		{[3]int64{20, 0, 19}, "", 19, [3]int64{19, 0, 19}},
 		{[3]int64{20, 20, 9}, `{"step":0,"start":{"ranks":3}}` + "\n" + `{"step":9,"start":{"ranks":2}}` + "\n", 20,
 			[3]int64{20, 20, 9}},
@@ -131,7 +131,7 @@ func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 	}
 }
 
-// TestTotalsAreThoseOfTheWholeRun: only the result of a run contains the throughput of the whole run.
+// Only the result of a run contains the throughput of the whole run, so totals must come from it.
 func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)
@@ -149,7 +149,7 @@ func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	}
 }
 
-// TestSettingsThatArriveLateAreAChange: when a run is copied, its settings may arrive last.
+// When a run is copied, its settings may arrive last. This must count as a change.
 func TestSettingsThatArriveLateAreAChange(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)

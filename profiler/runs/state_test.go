@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// openedBy opens the folder of a run as a command does, without beginning to train.
+// openedBy opens the folder of a run as a command does, but does not begin to train.
 func openedBy(t *testing.T, dir, name string) *experiment.Run {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: dir, Name: name, Named: true,
@@ -21,7 +21,7 @@ func openedBy(t *testing.T, dir, name string) *experiment.Run {
 	return run
 }
 
-// began opens the folder of a run and begins to train.
+// began opens the folder of a run, and begins to train.
 func began(t *testing.T, dir, name string) *experiment.Run {
 	t.Helper()
 	run := openedBy(t, dir, name)
@@ -38,9 +38,9 @@ func write(t *testing.T, run *experiment.Run, r experiment.Result) {
 	}
 }
 
-// The state of a run follows from what its own processes did. Neither later commands nor clocks change it.
+// The state of a run must follow from the actions of its own processes. Later commands and clocks must not change it.
 func TestLaterCommandsDoNotChangeTheState(t *testing.T) {
-	long := time.Now().Add(-100 * time.Hour) // a clock that was wrong, or a run that ended long ago
+	long := time.Now().Add(-100 * time.Hour) // the clock of the machine was wrong, or the run ended long ago
 	ended := func(r experiment.Result) func(*testing.T, string, string) {
 		r.Steps, r.Ended = 20, long
 		return func(t *testing.T, dir, name string) {
@@ -105,7 +105,7 @@ func TestLaterCommandsDoNotChangeTheState(t *testing.T) {
 		for _, later := range laters {
 			locks := strings.Contains(later.name, "command")
 			if before.want == Running && locks {
-				continue // the lock refuses the command
+				continue // the lock prevents the command from opening the run
 			}
 			dir := t.TempDir()
 			f := newFakeRun(t, dir, before.name, 1)
@@ -128,8 +128,8 @@ func readOnly(t *testing.T, dir string, mode os.FileMode) {
 	}
 }
 
-// A copy of the folder on another machine has the state of the original if the original had ended. Otherwise, its state
-// is unknown.
+// If the original run has ended, a copy of its folder on another machine must have the same state. Otherwise, the state
+// of the copy is unknown.
 func TestStateOfACopiedFolder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -149,7 +149,7 @@ func TestStateOfACopiedFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{lockFile, ".start"} { // as if written by another machine
+		for _, name := range []string{lockFile, ".start"} { // the files then seem to come from another machine
 			text, err := os.ReadFile(filepath.Join(dir, c.name, name))
 			if err != nil {
 				t.Fatal(err)
@@ -173,10 +173,10 @@ func TestQuarantinedCheckpointsAreNoted(t *testing.T) {
 	}
 }
 
-// A process that ends or begins while its files are read must not give the run a state that it never had.
+// A process may end or begin while its files are read. The run must not get a state that it never had.
 func TestAnEndWhileTheFilesAreReadIsSeen(t *testing.T) {
 	defer func() { look = useOf }()
-	for at := 1; at <= 2; at++ { // the process ends directly before or after this look
+	for at := 1; at <= 2; at++ { // the process ends directly before or after this check
 		for _, after := range []bool{false, true} {
 			dir := t.TempDir()
 			f := newFakeRun(t, dir, "run", 1)
@@ -211,7 +211,7 @@ func TestAnEndWhileTheFilesAreReadIsSeen(t *testing.T) {
 	}
 }
 
-// The state that a caller gets after Refresh is not older than the call.
+// After Refresh, the state of a run must be at least as new as the call.
 func TestRefreshSeesTheEndOfTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "run", 1)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The page, the final table and `analyze` show the same account of a run: that of the summary.
+// The page, the final table and `analyze` must show the same account of a run: that of the summary.
 func TestTheAccountOfARunIsThatOfItsSummary(t *testing.T) {
 	summary := func(steps, parts string) string {
 		return `{"steps":` + steps + `,"first_step":1,"bottleneck":{"step_seconds":0.171,"parts_seconds_per_step":` +
@@ -35,7 +35,7 @@ func TestTheAccountOfARunIsThatOfItsSummary(t *testing.T) {
 	} {
 		before := run.Version()
 		f.write(logsFolder+"/"+summaryFile, c.text)
-		at := time.Now().Add(time.Duration(i) * time.Second) // the clock of files may be coarse
+		at := time.Now().Add(time.Duration(i) * time.Second) // times of files may be coarse, so the test sets them
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
-// times returns the times of a rank in a step. The arguments are in milliseconds; compute is the sum of forward and
-// backward.
+// times returns the times of a rank in a step, in milliseconds. compute is the sum of the forward and the backward
+// pass.
 func times(samples int, data, compute, exchanges, communication, optimizer float64) RankTimes {
 	return RankTimes{Samples: samples, Data: data / 1e3, Forward: compute / 3e3, Backward: compute * 2 / 3e3,
 		Exchanges:     exchanges / 1e3,
@@ -37,7 +37,7 @@ func TestBottlenecks(t *testing.T) {
 		step  []RankTimes
 		bound Bound
 		rank  int
-		lost  [bounds]float64 // milliseconds
+		lost  [bounds]float64 // lost times in milliseconds, by kind of bound
 		says  string
 	}{
 		{"one rank computes", []RankTimes{times(8, 1, 300, 0, 0, 10)}, ComputeBound, -1, [bounds]float64{DataBound: 1},
@@ -50,7 +50,8 @@ func TestBottlenecks(t *testing.T) {
 			"data-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for data, mostly on rank 1"},
 		{"waiting for data that costs nothing", []RankTimes{times(8, 100, 100, 0, 100, 0), times(8, 0, 300, 0, 0, 0)},
 			DataBound, 0, [bounds]float64{StragglerBound: 60, DataBound: 90},
-			// Better shares alone reduce 300 ms to 240 ms. A step without waits for data would then take 150 ms.
+			// Better shares alone would reduce 300 ms to 240 ms. Without waits for data, the step would then take 150
+			// ms.
 			"data-bound: 90.0 of 300.0 ms per step (30 %) are lost waiting for data, mostly on rank 0; also lost: imbalance 60.0 ms"},
 		{"shares that follow a slow disk", []RankTimes{times(6, 200, 100, 0, 100, 0), times(18, 0, 300, 0, 100, 0)},
 			DataBound, 0, [bounds]float64{DataBound: 100, CommunicationBound: 100},
@@ -74,7 +75,7 @@ func TestBottlenecks(t *testing.T) {
 		{"one of two fast ranks is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97),
 			times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 2,
 			// The speeds are 80, 80 and 26.7 samples/s. Balanced shares take 128.6 ms for 24 samples. Without
-			// additional samples for rank 0, the others take 150 ms for 16 samples.
+			// additional samples for rank 0, the other ranks take 150 ms for 16 samples.
 			[bounds]float64{StragglerBound: 150, MemoryBound: 150 - 900.0/7}, "also lost: memory 21.4 ms"},
 		{"full everywhere, with equal shares",
 			[]RankTimes{fill(times(8, 0, 300, 0, 30, 0), 97), fill(times(8, 0, 300, 0, 30, 0), 97)}, ComputeBound, -1,
@@ -110,7 +111,7 @@ func TestBottlenecks(t *testing.T) {
 	}
 }
 
-// Without jitter, and if ranks wait for each other, the parts sum to the whole step.
+// Without jitter, the parts must sum to the whole step. This must also hold if ranks wait for each other.
 func TestPartsAddUpToTheStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -157,8 +158,8 @@ func TestJitterIsNobodysFault(t *testing.T) {
 	}
 }
 
-// The text and the advice name the cause of noise. A window without a cause does not take the cause of the previous
-// window.
+// The text and the advice must name the cause of noise. If a window has no cause, it must not get the cause of the
+// previous window.
 func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 	r, b := rand.New(rand.NewPCG(3, 4)), NewBottlenecks(3)
 	verdict := func(cause Cause) Bottleneck {
@@ -170,7 +171,7 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 		b.Balanced(b.Steps(), account.Split{Oracle: 1})
 		b.Noise(5, cause)
 		b.Noise(0.1, Cause{"data starvation", 1, "rank 1 waits"})
-		b.Noise(0.1, Cause{}) // a later decision with little noise
+		b.Noise(0.1, Cause{}) // a later decision finds little noise
 		return b.Verdict()
 	}
 	for _, c := range []struct {
@@ -209,7 +210,7 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 		t.Errorf("got %v, want no cause: none has most of the noise", v)
 	}
 
-	// A window without a decision has the cause of the newest decision, unless the steps of this decision were
+	// A window without a decision has the cause of the newest decision, unless the steps of that decision were
 	// discarded.
 	b.Noise(1, quota)
 	b.Reset()
@@ -227,7 +228,7 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 	}
 }
 
-// Of two equal ranks, one is the slowest in at least half of the steps. This rank is not a straggler.
+// One of two equal ranks is the slowest in at least half of the steps, by chance. It must not count as a straggler.
 func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
@@ -242,19 +243,20 @@ func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	}
 }
 
-// If the memory of a rank became full and the rank has been slower since then, it is memory-bound.
+// If the memory of a rank became full, and the rank has been slower since then, it must count as memory-bound.
 func TestMemoryThatSlowsDown(t *testing.T) {
 	b := NewBottlenecks(1)
 	for _, c := range []struct {
 		step RankTimes
 		want Bound
-		lost float64 // milliseconds
+		lost float64 // lost time in milliseconds
 	}{
 		{times(8, 0, 300, 0, 0, 0), ComputeBound, 0},
 		{fill(times(8, 0, 300, 0, 0, 0), 98), ComputeBound, 0},
 		{fill(times(8, 0, 450, 0, 0, 0), 98), MemoryBound, 150},
 		{times(8, 0, 450, 0, 0, 0), ComputeBound, 0},
-		{fill(times(16, 0, 900, 0, 0, 0), 98), ComputeBound, 0}, // the share has changed, so times cannot be compared
+		// The share has changed, so the times are not comparable.
+		{fill(times(16, 0, 900, 0, 0, 0), 98), ComputeBound, 0},
 		{fill(times(8, 0, 310, 0, 0, 0), 98), ComputeBound, 0},
 	} {
 		v := verdictOn(b, []RankTimes{c.step})
@@ -267,7 +269,7 @@ func TestMemoryThatSlowsDown(t *testing.T) {
 func TestVerdictStaysUntilAnotherIsClear(t *testing.T) {
 	b := NewBottlenecks(1)
 	for i, c := range []struct {
-		data float64 // milliseconds of a step of about 1000 ms
+		data float64 // waits for data in milliseconds, in a step of about 1000 ms
 		want Bound
 	}{{95, ComputeBound}, {105, DataBound}, {95, DataBound}, {80, DataBound}, {60, ComputeBound}, {95, ComputeBound}} {
 		if v := verdictOn(b, []RankTimes{times(8, c.data, 1000-c.data, 0, 0, 0)}); v.Bound != c.want {
@@ -297,7 +299,7 @@ func TestWindowsLeaveOutWhatIsNoMeasurement(t *testing.T) {
 	b.Add(0, []RankTimes{bad})
 	b.Add(0, []RankTimes{times(0, 0, 300, 0, 0, 0)})
 	b.Add(0, []RankTimes{times(8, 900, 300, 0, 0, 0)})
-	b.Reset() // the run rolled back to a checkpoint
+	b.Reset() // the run has returned to a checkpoint
 	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Bound != ComputeBound ||
 		v.Steps != BottleneckWindow || v.Data != 0 {
 		t.Errorf("got %+v", v)
@@ -358,7 +360,7 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	}
 }
 
-// fakeSteps returns steps of ranks with noise.
+// fakeSteps returns steps of ranks whose times have noise.
 func fakeSteps(ranks int) [][]RankTimes {
 	r := rand.New(rand.NewPCG(1, 2))
 	steps := make([][]RankTimes, 64)
@@ -398,8 +400,8 @@ func BenchmarkBottlenecks(b *testing.B) {
 	}
 }
 
-// The verdict agrees with the fraction of the oracle: the best shares lose no time to imbalance, even if ranks wait
-// long for each other.
+// The verdict must agree with the fraction of the oracle. With the best shares, no time is lost to imbalance, even if
+// ranks wait for each other for long.
 func TestAVerdictAgreesWithTheFractionOfTheOracle(t *testing.T) {
 	step := []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}
 	for oracle, want := range map[float64]float64{1: 0, 0.944: 0.056 * 300, 0.5: 150} {

@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// A record that parse accepts is valid JSON with the same values, and has the same text when it is written again.
+// If parse accepts a record, the record must be valid JSON with the same values. Writing it again must give the same
+// text.
 func FuzzRecord(f *testing.F) {
 	whole, err := json.Marshal(Record{Epoch: 1, Iteration: 7, Values: telemetry.Values{telemetry.Loss: 2.5},
 		BatchSize: 8, Forward: 1500, StepTime: 3e9})
@@ -40,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Every scan ends, regardless of the content of the file.
+// Every scan must end, independent of the content of the file.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("[\n{\"epoch\":1,\"iteration\":1},\n{\"iteration\":2}\n]\n"), int64(10))
 	f.Add([]byte("[{\"iteration\":1}]"), int64(0))

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// testdata/records.json contains records of two ranks that a run wrote.
+// testdata/records.json contains records of two ranks, which a run wrote. Writing them again must give the same bytes.
 func TestRecordsOfAFileAreWrittenWithEqualBytes(t *testing.T) {
 	file, err := os.ReadFile("testdata/records.json")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestRecordsOfAFileAreWrittenWithEqualBytes(t *testing.T) {
 	}
 }
 
-// A record has a place for the value of each metric.
+// A record must have a field for the value of each metric.
 func TestEachMetricHasAPlaceInARecord(t *testing.T) {
 	var r Record
 	for _, e := range entries {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// The test compares parse with encoding/json, on valid and on damaged records.
+// parse must give the same result as encoding/json, on valid and on damaged records.
 func TestParsingEqualsJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	float := func() float64 {
@@ -57,7 +57,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 			t.Fatalf("%s:\ngot  %+v\nwant %+v", line, got, slow)
 		}
 		line[random.IntN(len(line))] = byte(random.IntN(256))
-		if got = (Record{}); got.parse(line) { // one digit was replaced by another
+		if got = (Record{}); got.parse(line) { // one digit is replaced by another one
 			if err := json.Unmarshal(line, &slow); err != nil || !same(got, slow) {
 				t.Fatalf("took %s as %+v, want %+v, %v", line, got, slow, err)
 			}
@@ -68,7 +68,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 	}
 }
 
-// A time below 0 is not a measurement, so both parsers refuse it.
+// Both parsers must refuse negative times, because they are not measurements.
 func TestTimesBelowZeroAreRefused(t *testing.T) {
 	line := (&Record{Iteration: 3, Forward: -time.Millisecond, Telemetry: telemetry.Unknown()}).appendJSON(nil)
 	var got Record
@@ -96,9 +96,9 @@ func TestUtilizationBelowZeroIsRefused(t *testing.T) {
 	}
 }
 
-// strconv accepts these forms, but encoding/json does not.
+// strconv accepts these forms of numbers, but encoding/json does not.
 func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
-	record := sample(7) // its loss is 2.25
+	record := sample(7) // the loss of this record is 2.25
 	line := string(record.appendJSON(nil))
 	for _, number := range []string{"1_0", "1.", "01", ".5", "+1", "Inf", "0x1p3", "1e", "-", "1e+", ""} {
 		damaged := []byte(strings.Replace(line, `"loss":2.25`, `"loss":`+number, 1))
@@ -118,7 +118,7 @@ func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
 	}
 }
 
-// same compares records bit by bit. NaN equals NaN.
+// same compares records bit by bit, but all NaN values are equal.
 func same(a, b Record) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range va.NumField() {
@@ -128,7 +128,7 @@ func same(a, b Record) bool {
 				return false
 			}
 			continue
-		case reflect.Array: // Telemetry
+		case reflect.Array: // the array of sensors, Telemetry
 			if !slices.EqualFunc(a.Telemetry[:], b.Telemetry[:], sameFloat) {
 				return false
 			}
@@ -145,8 +145,8 @@ func sameFloat(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-// A record is damaged if it lacks a key, or if a time or an integer is null. Reading it as zero would give a wrong
-// figure.
+// A record must count as damaged if it lacks a key, or if a time or an integer is null. If it were read as zero,
+// figures would be wrong.
 func TestRecordsLackNoKey(t *testing.T) {
 	whole := Record{Iteration: 3, BatchSize: 4, Forward: time.Second, Telemetry: telemetry.Unknown()}
 	text, err := json.Marshal(whole)

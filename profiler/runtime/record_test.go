@@ -28,7 +28,7 @@ func sample(iteration int64) Record {
 	return r
 }
 
-// withoutTraffic returns s with unknown values of the optional sensors.
+// withoutTraffic returns a copy of s in which the optional sensors are unknown.
 func withoutTraffic(s telemetry.Sample) telemetry.Sample {
 	for i, d := range telemetry.Declared {
 		if d.Optional {
@@ -72,7 +72,7 @@ func TestRecordsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sensor, d := range telemetry.Declared {
-		v := math.NaN() // a sensor without a column, or an unknown value
+		v := math.NaN() // for a sensor without a column, or with an unknown value
 		if d.Column != "" && !math.IsInf(want.Telemetry[sensor], 0) {
 			v = want.Telemetry[sensor]
 		}
@@ -93,7 +93,7 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// The test reads the text as other programs do, with float64.
+// Like other programs, the test parses the numbers of the text as float64.
 func TestPartsSumToTheTotal(t *testing.T) {
 	record := sample(1)
 	for i := range 1000 {

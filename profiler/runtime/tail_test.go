@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// tailOf returns a Tail of a rank's file in dir. It also returns a function that returns the iterations read since
-// its last call.
+// tailOf returns a Tail of a rank's file in dir. The returned function returns the iterations that the Tail has read
+// since the function's last call.
 func tailOf(t *testing.T, dir string) (*Tail, func() []int64) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -64,7 +64,7 @@ func TestTailStartsAgainAfterTheWriterReplacedTheFile(t *testing.T) {
 	appendAll(w, upTo(50)...)
 	w.Flush()
 	read()
-	for _, kept := range []int64{20, 0} { // one resume, and one start from the beginning
+	for _, kept := range []int64{20, 0} { // a resume from step 20, and a start from the beginning
 		before := tail.Replaced
 		if err := w.Truncate(kept); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestTailStartsAgainAfterTheWriterReplacedTheFile(t *testing.T) {
 	}
 }
 
-// File systems reuse the inode numbers of deleted files.
+// File systems reuse the inode numbers of deleted files. A Tail must notice a new file with the same number.
 func TestTailNoticesAnotherFileWithTheSameNumber(t *testing.T) {
 	dir := t.TempDir()
 	tail, read := tailOf(t, dir)
@@ -176,8 +176,8 @@ func TestReadFromAnOffset(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space. A Tail would take minutes to read it, and the server of a page that follows the
-// run would read it repeatedly.
+// A sparse file needs no disk space, but a Tail would take minutes to read it. The dashboard's server, which follows
+// the run, would read it again and again.
 func TestTailsRefuseASparseFile(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -204,7 +204,7 @@ func TestTailsRefuseASparseFile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "256 MiB") {
 			t.Fatalf("%s: got %v after %d calls, want an error", name, err, calls)
 		}
-		if again, err := next(); again || err == nil { // the file has not been replaced
+		if again, err := next(); again || err == nil { // the file was not replaced
 			t.Errorf("%s: got %v, %v, want the same error", name, again, err)
 		}
 		if err := os.Remove(path); err != nil {

@@ -30,8 +30,8 @@ func TestOlderStepsKeepFewerRecords(t *testing.T) {
 	}
 }
 
-// A file that is thinned repeatedly keeps its first and its newest steps, and stays below its limit. The length of a
-// gap is at most a fraction of the age of its steps.
+// A file that is thinned repeatedly must keep its first and its newest steps, and must stay below its limit. The length
+// of a gap must be at most a fraction of the age of its steps.
 func TestAFileOfALongRunStaysSmall(t *testing.T) {
 	var steps []int64
 	const limit = 1000
@@ -69,7 +69,7 @@ func TestThinnedFilesAreOneSeriesForReaders(t *testing.T) {
 		t.Fatalf("got steps %v, %v", steps, err)
 	}
 	progress := 0
-	appendAll(w, 101) // is in memory while the file is thinned
+	appendAll(w, 101) // this record is in memory while the file is thinned
 	if err := w.Thin(ThinningOf(steps), func() { progress++ }); err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +84,13 @@ func TestThinnedFilesAreOneSeriesForReaders(t *testing.T) {
 	if w.Size() > before*2/3 {
 		t.Errorf("the file has %d bytes, before %d", w.Size(), before)
 	}
-	if err := w.Truncate(50); err != nil { // a resume
+	if err := w.Truncate(50); err != nil { // simulates a resume
 		t.Fatal(err)
 	}
 	if got := iterations(t, path); got[len(got)-1] > 50 {
 		t.Errorf("after a resume at step 50: %v", got)
 	}
-	// The total time and the mean step time of the kept records are those of all records.
+	// The kept records must have the same total time and the same mean step time as all records.
 	var times StepTimes
 	elapsed := 0.0
 	for _, i := range want {

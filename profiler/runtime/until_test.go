@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// TestReadingEndsWithItsContext: when the caller of a reader has gone, the reader must not read a long run to its end.
+// When the caller of a reader has gone, the reader must not continue to the end of a long run.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	const records = 4000
 	path := filepath.Join(t.TempDir(), runtime.FileName(0))

@@ -37,7 +37,7 @@ func appendAll(w *Writer, iterations ...int64) {
 	}
 }
 
-// iterations reads a file with encoding/json, like a program that does not know this layout.
+// iterations reads a file with encoding/json, like a program that does not know the layout of its lines.
 func iterations(t *testing.T, path string) []int64 {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -105,11 +105,11 @@ func TestFileIsAnArrayFromTheBeginning(t *testing.T) {
 	}
 }
 
-// faultyFile checks the array after every write. It can simulate a full disk.
+// faultyFile checks after each write that the file is a valid JSON array. It can simulate a full disk.
 type faultyFile struct {
 	*os.File
 	t      *testing.T
-	budget int // largest size of the file in bytes; 0 means no limit
+	budget int // largest size of the file in bytes; 0: no limit
 	writes int
 }
 
@@ -131,7 +131,7 @@ func (f *faultyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// held calls do while no records are written.
+// held calls do while the writer writes no records.
 func held(w *Writer, do func()) {
 	_ = w.spool.Hold(func(func() error) error { do(); return nil })
 }
@@ -142,7 +142,7 @@ func TestArrayIsValidAfterEveryWrite(t *testing.T) {
 	checked := &faultyFile{File: w.file.(*os.File), t: t}
 	held(w, func() { w.file = checked })
 	next := int64(1)
-	batches := []int{0, 1, 2, 3, 5, 8, 13, 21, 120, 1} // 120 records need several pages
+	batches := []int{0, 1, 2, 3, 5, 8, 13, 21, 120, 1} // 120 records occupy several pages of memory
 	for _, batch := range batches {
 		for range batch {
 			appendAll(w, next)
@@ -258,7 +258,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		}
 	}
 	step()
-	step() // both buffers have their final size now
+	step() // after this step, both buffers have their final size
 	if got := testing.AllocsPerRun(50, step); got != 0 {
 		t.Errorf("got %v allocations for 100 records, want 0", got)
 	}
@@ -299,7 +299,7 @@ func TestOpenRepairsTruncations(t *testing.T) {
 	}
 	for size := range len(whole) {
 		if atBoundary := bytes.ContainsAny(whole[max(0, size-3):size+1], "[{}]"); !atBoundary && size%61 != 0 {
-			continue // all cuts within a record are alike
+			continue // all truncations within a record have the same effect
 		}
 		cut := filepath.Join(t.TempDir(), FileName(0))
 		if err := os.WriteFile(cut, whole[:size], 0o644); err != nil {
@@ -363,7 +363,7 @@ func TestAFreshFileKeepsEarlierOnes(t *testing.T) {
 	torn := `[` + "\n" + `{"epoch":0,"iteration":1},` + "\n" + `{"epoch":0,"itera`
 	for _, c := range []struct {
 		name, before string
-		taken        bool // path.1 already exists
+		taken        bool // a file path.1 already exists
 		want         Repair
 	}{
 		{"nothing there", "", false, Repair{}},
@@ -464,9 +464,9 @@ func TestRepairSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// The test kills a process that adds one record per millisecond. The records of the file must be whole, from the first
-// one on. TestRecordsReachTheFileWithoutAFlush has the time until they are in the file, by a fake clock. With
-// HETERO_HOSTILE=1, this test measures it, too.
+// The test kills a process that adds one record per millisecond. The file must then contain whole records, beginning
+// with the first one. TestRecordsReachTheFileWithoutAFlush measures the time until records are in the file, with a fake
+// clock. With HETERO_HOSTILE=1, this test measures it, too.
 func TestAKillLosesTheNewestRecordsOnly(t *testing.T) {
 	const variable = "HETERO_TEST_METRICS"
 	if path := os.Getenv(variable); path != "" {
@@ -482,7 +482,7 @@ func TestAKillLosesTheNewestRecordsOnly(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	late := 0 // trials in which the disk or a CPU was busy with something else
+	late := 0 // number of trials in which the disk or a CPU was busy
 	for trial := 0; trial < 2+late; trial++ {
 		path := filepath.Join(t.TempDir(), FileName(0))
 		writer := exec.Command(os.Args[0], "-test.run=^TestAKillLosesTheNewestRecordsOnly$")
@@ -526,7 +526,7 @@ func TestAKillLosesTheNewestRecordsOnly(t *testing.T) {
 	}
 }
 
-// The test reads while another goroutine writes and truncates the file.
+// One goroutine reads while another one writes and truncates the file.
 func TestReadersOfARunningExperimentGetWholeRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName(0))
 	w, _ := mustOpen(t, path)

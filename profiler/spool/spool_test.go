@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/diskwatch"
 )
 
-// The disk accepts some, none or all of the data.
+// In each trial, the disk accepts some, none or all of the data.
 func TestRecordsKeepTheirOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	errFull := errors.New("full")
@@ -104,7 +104,8 @@ func TestRecordsThatFindNoRoomAreCounted(t *testing.T) {
 	}
 }
 
-// If the disk does not answer, Add is not delayed and no record is lost. The queue reports that it is full.
+// If the disk does not respond, Add must return without delay, and no record may be lost. The queue must report that it
+// is full.
 func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
 	watch := new(diskwatch.Watch)
 	q := NewQueue(watch)
@@ -152,7 +153,7 @@ func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
 	}
 }
 
-// A disk that refuses records does not make training wait.
+// If the disk refuses records, training must not wait for it.
 func TestADiskThatRefusesRecordsDoesNotFillTheQueue(t *testing.T) {
 	q := NewQueue(nil)
 	s := Start(Options{Every: time.Hour, MostBytes: 3, Queue: q, Write: func(records []byte) ([]byte, error) {
@@ -169,7 +170,7 @@ func TestADiskThatRefusesRecordsDoesNotFillTheQueue(t *testing.T) {
 	if q.Full() || s.Dropped() == 0 {
 		t.Errorf("full %v, %d records dropped, want some, and no wait", q.Full(), s.Dropped())
 	}
-	s.Close() // its error is that of Write
+	s.Close() // Close returns the error of Write
 	q.Close()
 }
 
@@ -191,8 +192,8 @@ func TestJobsRunInTheirOrderAndAfterClose(t *testing.T) {
 	}
 }
 
-// A job may add a job while Close already waits. Close performs both. A job that is added after Close is performed
-// immediately.
+// A job may add a job while Close already waits. Close must perform both. A job that is added after Close must be
+// performed immediately.
 func TestAJobOfAJobIsPerformedByClose(t *testing.T) {
 	q := NewQueue(nil)
 	begun, closing := make(chan struct{}), make(chan struct{})

@@ -56,7 +56,7 @@ func TestSensorsOfFakeMachines(t *testing.T) {
 		"sys/class/hwmon/hwmon3/name": "k10temp\n", "sys/class/hwmon/hwmon3/temp1_input": "71500\n",
 		rapl + "0/energy_uj": "1000000\n", rapl + "0/max_energy_range_uj": "10000000\n",
 		rapl + "1/energy_uj": "9000000\n", rapl + "1/max_energy_range_uj": "10000000\n",
-		rapl + "0:0/energy_uj":                               "77000000\n", // belongs to a part of socket 0
+		rapl + "0:0/energy_uj":                               "77000000\n", // this counter covers a part of socket 0
 		firstCPU + "cpufreq/scaling_cur_freq":                "1800000\n",
 		firstCPU + "cpufreq/cpuinfo_max_freq":                "3600000\n",
 		firstCPU + "thermal_throttle/package_throttle_count": "5\n",
@@ -67,8 +67,8 @@ func TestSensorsOfFakeMachines(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newSensorSampler(files, func() time.Time { return now })
 	now = now.Add(2 * time.Second)
-	files[rapl+"0/energy_uj"].Data = []byte("7000000\n") // 6 J
-	files[rapl+"1/energy_uj"].Data = []byte("3000000\n") // 4 J; the counter has wrapped around
+	files[rapl+"0/energy_uj"].Data = []byte("7000000\n") // the counter has advanced by 6 J
+	files[rapl+"1/energy_uj"].Data = []byte("3000000\n") // the counter has advanced by 4 J, and has wrapped around
 	got := s.Sample()
 	if got.TemperatureCelsius != 71.5 || math.Abs(got.PowerWatts-5) > 1e-9 || got.ClockPercent != 50 ||
 		got.Throttled != 0 {

@@ -34,7 +34,7 @@ func (m machine) fs() fstest.MapFS {
 	return files
 }
 
-// xeon returns a server with two sockets, two cores per socket, two threads per core, and no limits.
+// xeon returns a server with two sockets, two cores per socket and two threads per core. It has no CPU limits.
 func xeon() machine {
 	var cpuinfo strings.Builder
 	for thread := range 8 {

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// iface returns the files of an interface. more are names and texts of further files.
+// iface returns the files of a network interface. more contains names and contents of further files.
 func iface(name, kind, state string, sent, received uint64, more ...string) machine {
 	folder := "sys/class/net/" + name + "/"
 	m := machine{folder + "type": kind + "\n", folder + "operstate": state + "\n",
@@ -127,12 +127,13 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 	set(efa+"tx_bytes", "30\n")
 	s.Sample(got)
 	check("2 s later", "eth0", telemetry.Traffic{Sent: 1000, SentBytes: 2000})
-	check("2 s later", "mlx5_0/1", telemetry.Traffic{Sent: 2000, SentBytes: 4000}) // 1000 words of 4 bytes
-	check("2 s later", "mthca0/1", telemetry.Traffic{Sent: nan, SentBytes: nan})   // its counter has stopped
+	// The counter counts words of 4 bytes.
+	check("2 s later", "mlx5_0/1", telemetry.Traffic{Sent: 2000, SentBytes: 4000})
+	check("2 s later", "mthca0/1", telemetry.Traffic{Sent: nan, SentBytes: nan}) // the counter has stopped
 	check("2 s later", "none0/1", telemetry.Traffic{Sent: nan, Received: nan, SentBytes: nan, ReceivedBytes: nan})
 	check("2 s later", "rdmap0/1", telemetry.Traffic{Sent: 10, SentBytes: 20})
 	now += time.Second
-	delete(files, "sys/class/net/eth0/statistics/tx_bytes") // the interface was removed
+	delete(files, "sys/class/net/eth0/statistics/tx_bytes") // the interface has been removed
 	delete(files, "sys/class/net/eth0/statistics/rx_bytes")
 	set(words+"port_rcv_data", "no number\n")
 	s.Sample(got)
@@ -140,8 +141,8 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 	check("no number", "mlx5_0/1", telemetry.Traffic{Sent: 0, SentBytes: 4000, Received: nan, ReceivedBytes: nan})
 }
 
-// trafficOf returns the bytes of a link of this machine while do runs, with those of other programs. The link must send
-// or receive at least bytes.
+// trafficOf returns the traffic of a link of this machine while do runs. It includes that of other programs. The link
+// must send or receive at least bytes.
 func trafficOf(t *testing.T, name string, bytes float64, do func()) telemetry.Traffic {
 	t.Helper()
 	s := NewLinkSampler()
@@ -156,8 +157,8 @@ func trafficOf(t *testing.T, name string, bytes float64, do func()) telemetry.Tr
 	return got[at]
 }
 
-// counted samples the links until the kernel has counted the packets, at most for a minute. A sample is never shorter
-// than 10 ms.
+// counted samples the links until the kernel has counted the packets, for at most a minute. Each sample covers at least
+// 10 ms.
 func counted(s *LinkSampler, got []telemetry.Traffic, enough func() bool) {
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); {
 		time.Sleep(10 * time.Millisecond)
@@ -167,7 +168,7 @@ func counted(s *LinkSampler, got []telemetry.Traffic, enough func() bool) {
 	}
 }
 
-// send sends bytes to a UDP address, which need not answer.
+// send sends bytes to a UDP address, where no program needs to listen.
 func send(t *testing.T, address string, bytes int) {
 	t.Helper()
 	conn, err := net.Dial("udp", address)
@@ -186,7 +187,8 @@ func TestTrafficOfTheLoopback(t *testing.T) {
 	}
 	got := trafficOf(t, "lo", 500_000, func() { send(t, "127.0.0.1:9", 1_000_000) })
 	if !(got.SentBytes >= 500_000) || !(got.Sent > 0) || !(got.ReceivedBytes >= 500_000) {
-		t.Errorf("sent 1 MB: got %+v, want at least half of it", got) // the kernel may drop packets
+		// Half of the packets are sufficient, because the kernel may drop some.
+		t.Errorf("sent 1 MB: got %+v, want at least half of it", got)
 	}
 }
 

@@ -19,14 +19,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// busyVariable makes this test binary a rank with one busy thread. Its value is the folder of a control group that the
-// rank joins, or "none".
+// busyVariable is an environment variable that makes this test binary a rank with one busy thread. Its value is the
+// folder of a control group that the rank joins, or "none".
 const busyVariable = "HETERO_TEST_BUSY"
 
-// figure is the report that a busy rank sends once a second.
+// figure is the report that a busy rank prints once a second.
 type figure struct {
-	Percent float64 // CPUPercent
-	Used    float64 // CPU time / time, as the test measures it
+	Percent float64 // value of CPUPercent
+	Used    float64 // CPU time / elapsed time, as the test measures it
 }
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beBusy computes with one thread and reports figures until its output is closed.
+// beBusy computes with one thread, and prints figures until its output is closed.
 func beBusy(group string) {
 	if group != "none" {
 		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
@@ -68,8 +68,8 @@ func beBusy(group string) {
 	}
 }
 
-// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until accept
-// returns true.
+// busyRanks starts one rank for each control group, all at the same time. It reads the figures of each rank until
+// accept returns true.
 func busyRanks(t *testing.T, groups []string, accept func(figure) bool, want string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -110,8 +110,8 @@ func busyRanks(t *testing.T, groups []string, accept func(figure) bool, want str
 	}
 }
 
-// A rank that has one thread, and keeps it busy, has a utilization of 100 %, regardless of the other CPUs and ranks of
-// the machine. On a loaded machine, the thread gets only a part of a CPU, and the utilization is this part.
+// A rank that keeps its only thread busy must have a utilization of 100 %, regardless of other CPUs and ranks.
+// On a loaded machine, the thread gets only a part of a CPU, and the utilization is this part.
 func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
 	busyRanks(t, []string{"none", "none"}, func(f figure) bool {
 		used := min(f.Used, 1)
@@ -138,12 +138,13 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 		})
 		file, text, weight := cgroup.CPUMaxV2, "20000 100000", "cpu.weight"
 		if !v2 {
-			file, text, weight = cgroup.CPUQuotaV1, "20000", "cpu.shares" // the usual period is 100 ms
+			file, text, weight = cgroup.CPUQuotaV1, "20000", "cpu.shares" // in µs; the default period is 100 ms
 		}
 		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
 			needtest.Missing(t, "cgroups", err)
 		}
-		// If possible, other load does not take the quota: 100 and 10 times the usual weight in versions 2 and 1.
+		// The weight protects the rank from other load if possible. It is 100 times the default in version 2, and 10
+		// times in version 1.
 		_ = os.WriteFile(filepath.Join(group, weight), []byte("10000"), 0)
 		groups = append(groups, group)
 	}
@@ -151,7 +152,7 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 		"a quota of 0.2 CPUs and above 80 % of it")
 }
 
-// A rank in its own network namespace (scripts/lab.sh --link) sees the sysfs of the machine. Its figures must be those
+// A rank in its own network namespace (scripts/lab.sh --link) sees the machine's sysfs. Its figures must still be those
 // of its own interfaces.
 func TestTrafficOfANetworkNamespace(t *testing.T) {
 	if os.Getenv(spaceVariable) != "" {
@@ -184,10 +185,10 @@ func TestTrafficOfANetworkNamespace(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// spaceVariable marks the process of a test that runs in the network namespace.
+// spaceVariable is set in the process that runs the test in the network namespace.
 const spaceVariable = "HETERO_TEST_SPACE"
 
-// awaitCarrier waits until the kernel has noticed the carrier of a new interface.
+// awaitCarrier waits until the kernel has detected the carrier of a new interface.
 func awaitCarrier(t *testing.T, name string) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

@@ -11,11 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// fakeProcess is a source with values that a test sets.
+// fakeProcess is a source whose values the test sets.
 type fakeProcess struct {
 	cpu   time.Duration
 	bytes int64
-	cpus  float64 // quota; 0: none
+	cpus  float64 // CPU quota; 0: no quota
 	err   error
 	asked int
 }
@@ -101,7 +101,7 @@ func TestSamplingIsBoundedToTwiceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		process := &fakeProcess{}
 		s := newSampler(process, Host{CPU: CPU{Usable: 1}, Memory: Memory{Limit: gib}}, Limits{}, nil)
-		for range 10_000 { // 10 s of steps of one millisecond
+		for range 10_000 { // 10 s, in steps of one millisecond
 			time.Sleep(time.Millisecond)
 			s.Sample()
 		}
@@ -146,7 +146,7 @@ func TestThisProcessIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); ; { // a busy machine may give this process no CPU for a while
+	for began := time.Now(); ; { // a busy machine may give this process no CPU for some time, so the test tries again
 		now, err := s.source.cpuTime()
 		if err != nil {
 			t.Fatal(err)

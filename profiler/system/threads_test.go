@@ -19,7 +19,7 @@ func TestThreadsRefused(t *testing.T) {
 		name  string
 		files machine
 		more  int
-		want  string // "" if the threads are allowed
+		want  string // part of the error; "": the number of threads is allowed
 	}{
 		{"room of the user", base, 26, ""},
 		{"one too many", base, 27, "RLIMIT_NPROC of user 1000 allows 64 threads, of which 38 exist"},

@@ -12,9 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// fakeThreads is a source with values that a test sets.
+// fakeThreads is a source whose values the test sets.
 type fakeThreads struct {
-	times map[int][2]time.Duration // run time and wait time
+	times map[int][2]time.Duration // by thread: time on a CPU, and time waiting for one
 	lost  time.Duration
 	err   error
 }
@@ -34,9 +34,9 @@ func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 	cases := []struct {
 		name    string
 		quota   float64
-		after   map[int][2]time.Duration // times one second later; in before, all threads have 10 s and 1 s
+		after   map[int][2]time.Duration // times one second later; before, each thread has 10 s and 1 s
 		lost    time.Duration
-		stolen  float64 // percent
+		stolen  float64 // stolen time in percent
 		stopped float64
 	}{
 		{"alone on its CPUs", 2, map[int][2]time.Duration{1: {11 * s, s}, 2: {11 * s, s}}, 0, 0, 0},
@@ -84,7 +84,7 @@ func TestWaitsThatCannotBeReadAreNaN(t *testing.T) {
 	}
 }
 
-// writeTree writes the files of a fake machine to a folder.
+// writeTree writes the files of a fake machine to a folder, and returns it.
 func writeTree(t *testing.T, files machine) string {
 	t.Helper()
 	root := t.TempDir()

@@ -10,8 +10,8 @@ func TestTrafficFromCounters(t *testing.T) {
 	var m Meter
 	for _, c := range []struct {
 		name           string
-		at             float64 // s
-		sent, received float64 // counters
+		at             float64 // in s
+		sent, received float64 // values of the counters
 		want           Traffic
 	}{
 		{"first measurement", 5, 1000, 7, Traffic{nan, nan, 0, 0}},

@@ -38,7 +38,7 @@ func TestRowsOfMetricsAreComplete(t *testing.T) {
 	}
 }
 
-// The documentation lists the keys of records. -update rewrites the list.
+// The documentation must list the keys of records. -update rewrites the list.
 func TestDocumentationListsTheMetrics(t *testing.T) {
 	const path, start, end = "../../docs/reports.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	text, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	}
 }
 
-// table returns the metrics and the sensors of a record as Markdown.
+// table returns a Markdown table of the metrics and sensors of a record.
 func table() string {
 	var b strings.Builder
 	b.WriteString("| Key | Unit | Of | Meaning | TensorBoard, MLflow | Prometheus |\n|---|---|---|---|---|---|\n")

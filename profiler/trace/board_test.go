@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The following functions are an independent reader of event files. It computes checksums bit by bit and parses
+// The following functions read event files independently of the package. They compute checksums bit by bit, and parse
 // messages field by field.
 
 func crc32c(data []byte) uint32 {
@@ -35,7 +35,7 @@ func crc32c(data []byte) uint32 {
 
 func mask(crc uint32) uint32 { return (crc>>15 | crc<<17) + 0xa282ead8 }
 
-// fields contains the fields of a message by number. Nested messages and strings are bytes.
+// fields contains the fields of a message, by number. Nested messages and strings are bytes.
 type fields struct {
 	numbers map[int]uint64
 	texts   map[int][]string
@@ -66,7 +66,7 @@ func parse(t *testing.T, message string) fields {
 	return f
 }
 
-// readEvents returns the messages of a file and checks their checksums.
+// readEvents returns the messages of a file, and checks their checksums.
 func readEvents(t *testing.T, path string) []fields {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -91,14 +91,14 @@ func readEvents(t *testing.T, path string) []fields {
 	return events
 }
 
-// point is a scalar that was read from a file.
+// point is a scalar from an event file.
 type point struct {
 	step  int64
 	tag   string
 	value float32
 }
 
-// readPoints returns the scalars of all files in a folder, in the order in which TensorBoard reads them.
+// readPoints returns the scalars of all files in a folder, in TensorBoard's reading order.
 func readPoints(t *testing.T, dir string) (points []point) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*tfevents*"))
@@ -150,7 +150,7 @@ func closeBoard(t *testing.T, b *Board) {
 }
 
 func TestTheChecksumIsCastagnolis(t *testing.T) {
-	if got := crc32c([]byte("123456789")); got != 0xe3069283 { // check value of RFC 3720
+	if got := crc32c([]byte("123456789")); got != 0xe3069283 { // the test value of RFC 3720
 		t.Fatalf("the test's own checksum: got %08x", got)
 	}
 	if got, want := masked([]byte("123456789")), mask(0xe3069283); got != want {
@@ -221,7 +221,7 @@ func TestTextAndSettingsCarryTheirPlugins(t *testing.T) {
 	}
 }
 
-// stepsOf returns the steps of one tag. Each step must appear once and in order.
+// stepsOf returns the steps of one tag. Each step must appear once, in ascending order.
 func stepsOf(t *testing.T, dir string) (steps []int64) {
 	t.Helper()
 	for _, p := range readPoints(t, dir) {
@@ -280,8 +280,8 @@ func TestAFileThatWasCutAnywhereIsMended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := 16 + int(binary.LittleEndian.Uint64(whole)) // the first event, which contains the version
-	ends := map[int]bool{}                               // ends of records
+	first := 16 + int(binary.LittleEndian.Uint64(whole)) // end of the first event, which contains the version
+	ends := map[int]bool{}                               // positions of the ends of records
 	for at := first; at < len(whole); {
 		at += 16 + int(binary.LittleEndian.Uint64(whole[at:]))
 		ends[at] = true
@@ -307,7 +307,7 @@ func TestAFileThatWasCutAnywhereIsMended(t *testing.T) {
 		b := openBoard(t, dir, BoardOptions{Keep: 4})
 		addSteps(b, 5, 6)
 		closeBoard(t, b)
-		got := stepsOf(t, dir) // fails if a record is incomplete
+		got := stepsOf(t, dir) // fails the test if a record is incomplete
 		if !slices.IsSorted(got) || !slices.Equal(got[len(got)-2:], []int64{5, 6}) {
 			t.Fatalf("cut at byte %d: got steps %v", cut, got)
 		}
@@ -328,10 +328,10 @@ func TestAFreshRunMovesOthersAside(t *testing.T) {
 	}
 }
 
-// Until a restart succeeds, nothing may be written to the truncated files, and no unused file may remain open.
+// Until a restart succeeds, the board must write nothing to the truncated files, and must keep no unused file open.
 func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
-	const far = 9_000_000_000 // in seconds; the name of the next file then does not depend on the clock
+	const far = 9_000_000_000 // in seconds, so that the name of the next file does not depend on the clock
 	b := openBoard(t, dir, BoardOptions{})
 	addSteps(b, 1, 5)
 	closeBoard(t, b)
@@ -344,7 +344,7 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	addSteps(b, 16, 20) // only in memory
+	addSteps(b, 16, 20) // these steps are only in memory
 	next := ""
 	held(b, func() {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
@@ -361,7 +361,7 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Error(err)
 	}
-	// The last write to the old file fails. The next file is a different one.
+	// The last write to the old file fails, and the board opens another file.
 	held(b, func() { b.file = &fullDisk{b.file, 1} })
 	addSteps(b, 26, 30)
 	if err := b.Flush(); err == nil {
@@ -380,12 +380,13 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// held calls do while no events are written.
+// held calls do while the board writes no events.
 func held(b *Board, do func()) {
 	_ = b.spool.Hold(func(func() error) error { do(); return nil })
 }
 
-// fullDisk accepts the first bytes of a write and refuses the rest. It does so for a given number of writes.
+// fullDisk is a file that accepts the first bytes of a write, and refuses the rest. After a given number of writes, it
+// accepts all bytes.
 type fullDisk struct {
 	boardFile
 	refusals int
@@ -420,7 +421,7 @@ func TestScalarsAllocateNothing(t *testing.T) {
 	b := openBoard(t, t.TempDir(), BoardOptions{})
 	values := benchmarkScalars()
 	at := time.Now()
-	for range 3 { // both buffers grow to their final size
+	for range 3 { // until both buffers have their final size
 		for range 200 {
 			b.Scalars(1, at, values)
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// histo is a histogram in the form of TensorBoard's HistogramProto.
+// histo has the fields of TensorBoard's HistogramProto.
 type histo struct {
 	Min        float64   `json:"min"`
 	Max        float64   `json:"max"`
@@ -24,7 +24,7 @@ type histo struct {
 	Counts     []float64 `json:"counts"`
 }
 
-// readHistograms returns the histograms of a folder with one file, by step.
+// readHistograms returns the histograms in a folder that contains one file, by step.
 func readHistograms(t *testing.T, dir, tag string) map[int64]histo {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*tfevents*"))
@@ -51,7 +51,7 @@ func readHistograms(t *testing.T, dir, tag string) map[int64]histo {
 	return out
 }
 
-// testdata/histograms.py writes the histograms of torch.utils.tensorboard.
+// testdata/histograms.py writes histograms with torch.utils.tensorboard. Ours must be equal.
 func TestHistogramsAreThoseOfTorch(t *testing.T) {
 	text, err := os.ReadFile("testdata/histograms.json")
 	if err != nil {
@@ -77,7 +77,7 @@ func TestHistogramsAreThoseOfTorch(t *testing.T) {
 	read := readHistograms(t, dir, "x")
 	for i, c := range cases {
 		got := read[int64(i+1)]
-		// the sums are computed in another order
+		// The tolerance allows for sums in another order.
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*c.Want.SumSquares+1e-12*math.Abs(b) }
 		if got.Min != c.Want.Min || got.Max != c.Want.Max || got.Num != c.Want.Num || !near(got.Sum, c.Want.Sum) ||
 			!near(got.SumSquares, c.Want.SumSquares) {
@@ -90,7 +90,7 @@ func TestHistogramsAreThoseOfTorch(t *testing.T) {
 	}
 }
 
-// Add chooses the same bins as a search of all limits, even with a factor.
+// Add must choose the same bins as a linear search, even with a factor.
 func TestBinsAreThoseOfASearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := []float32{0, float32(math.Copysign(0, -1)), math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,

@@ -12,7 +12,7 @@ import (
 
 const day = int64(1_800_000_000_000_000_000)
 
-// rankSpans returns the spans of one step of a rank whose clock is ahead.
+// rankSpans returns the spans of one step of a rank. Its clock is ahead by this number of ns.
 func rankSpans(ahead int64) []timeline.Span {
 	at := day + ahead
 	return []timeline.Span{
@@ -107,7 +107,7 @@ func TestPackedTimelinesFit(t *testing.T) {
 	}
 }
 
-// Overlapping spans of a lane must get different threads, because viewers draw spans of the same thread as nested.
+// Viewers draw spans of the same thread as nested. Overlapping spans of a lane must therefore be on different threads.
 func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
 	on := func(track timeline.Track, lane int, begin, took int64) timeline.Span {
 		return timeline.Span{Track: track, Lane: lane, Begin: begin, Took: took}

@@ -20,7 +20,7 @@ func TestMicroBatchesDivideTheBatchAndLeaveASampleForEachRank(t *testing.T) {
 		{12, 4, false, []int{1, 2, 3}},
 		{12, 1, true, []int{1, 2, 3, 6}},
 		{7, 2, false, []int{1}},
-		{7, 1, true, []int{1}}, // the rules of the configuration refuse an odd batch with mixing
+		{7, 1, true, []int{1}}, // with mixing, the configuration refuses an odd batch
 		{2, 3, false, nil},
 	} {
 		if got := tuning.MicroBatches(c.batch, c.ranks, c.pairs); !slices.Equal(got, c.want) {
@@ -38,7 +38,7 @@ func TestTheFirstCandidateIsKeptUnlessAnotherIsClearlyFaster(t *testing.T) {
 		{[][]float64{{1}, {0.985}}, 0},
 		{[][]float64{{1}, {0.975}}, 1},
 		{[][]float64{{1}, {0.8}, {0.7}, {0.9}}, 2},
-		{[][]float64{{1, 1}, {0.5, 1.2}}, 0}, // the slowest rank counts
+		{[][]float64{{1, 1}, {0.5, 1.2}}, 0}, // the time of a candidate is that of its slowest rank
 		{[][]float64{{2, 1}, {1.5, 1.5}}, 1},
 	} {
 		if got := tuning.Fastest(c.times, tuning.Margin); got != c.want {

@@ -1,5 +1,5 @@
 # Starts a container: pod HOST IMAGE HOSTS MOUNTS USER GROUP FSGROUP COUNT [NAME=VALUE...] COMMAND...
-# MOUNTS has lines "TYPE SOURCE TARGET OPTIONS". The command replaces this shell, so it is PID 1.
+# MOUNTS contains lines "TYPE SOURCE TARGET OPTIONS". The command replaces this shell, so the command is process 1.
 set -euo pipefail
 host=$1 image=$2 hosts=$3 mounts=$4 user=$5 group=$6 fsgroup=$7 count=$8
 shift 8
@@ -7,7 +7,7 @@ variables=("${@:1:count}")
 shift "$count"
 hostname "$host"
 mount --make-rprivate /
-root=/mnt # hidden only in this namespace
+root=/mnt # the mount is visible only in this namespace
 mount -t tmpfs -o mode=755 tmpfs $root
 mkdir $root/usr $root/etc $root/proc $root/sys $root/dev
 mount --bind /usr $root/usr

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the functions of this folder on this machine: old_math.cc must give the bits of the latest exp, log and pow, and
-# old_threads.cc must wait without glibc's pthread_cond_clockwait. third_party/scripts_test.sh runs it.
+# Tests the functions of this folder on this machine. old_math.cc must give the same bits as the latest exp, log and
+# pow. old_threads.cc must wait without glibc's pthread_cond_clockwait. third_party/scripts_test.sh runs this script.
 set -euo pipefail
 cd "$(dirname "$0")"
 room=$(mktemp -d)

@@ -19,7 +19,8 @@ func TestExpIsThatOfTheStandardLibrary(t *testing.T) {
 	}
 }
 
-// expOneByOne adds one term after the other until they no longer change the sum: the reference of Exp, bit for bit.
+// expOneByOne is the reference of Exp. It adds terms one by one until they no longer change the sum. Exp must return
+// the same bits.
 func expOneByOne(x float64) float64 {
 	k := math.Round(x / math.Ln2)
 	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10

@@ -14,11 +14,13 @@ import (
 var fused = map[string]bool{"Exp": true, "Pow": true, "Erf": true, "Erfc": true, "Sinh": true, "Cosh": true,
 	"Tanh": true, "Gamma": true}
 
-// whole lists files that use math.Pow with whole exponents only, for which it multiplies.
+// whole lists files that call math.Pow with integer exponents only. For these, math.Pow multiplies and does not depend
+// on the processor.
 var whole = map[string]bool{"jagged_times.go": true}
 
-// Each rank decides the shares without messages, so all ranks must compute equal bits. math.Exp uses fused multiply-add
-// only if the processor has it. Packages and files whose results change no share may use it.
+// Each rank computes the shares itself, so all ranks must compute equal bits. math.Exp uses fused multiply-add only if
+// the processor has it, so its bits depend on the processor. Packages and files whose results change no share may use
+// it.
 func TestDecisionsDoNotDependOnTheProcessor(t *testing.T) {
 	const root = "../.."
 	free := map[string]bool{"scheduler": true, "simulate": true, "detector.go": true}

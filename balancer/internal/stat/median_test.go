@@ -11,7 +11,7 @@ func TestMedianIsTheMiddleOfTheSortedValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
 		values := make([]float64, 1+r.IntN(500))
-		kinds := 1 + r.IntN(1000) // few kinds: many equal values
+		kinds := 1 + r.IntN(1000) // few different values: many are equal
 		for i := range values {
 			values[i] = float64(r.IntN(kinds))
 			if kinds > 800 && i%7 == 0 {

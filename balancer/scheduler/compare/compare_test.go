@@ -38,7 +38,8 @@ func TestFiguresOf(t *testing.T) {
 	}
 }
 
-// Each percentile must be the value of a job. The waits of several runs must be those of all their jobs together.
+// Each percentile must be the value of a job. For several runs, the percentiles must be those of all their jobs
+// together.
 func TestTails(t *testing.T) {
 	sorted := make([]float64, 200)
 	for i := range sorted {
@@ -94,7 +95,7 @@ func TestPValues(t *testing.T) {
 	}
 }
 
-// The interval must contain the true mean in 95 % of 4,000 samples, within 4 standard deviations.
+// In 4,000 samples, the 95 % interval must contain the true mean in 95 % of the cases, within 4 standard deviations.
 func TestIntervalsCoverTheMean(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const samples = 4000
@@ -190,7 +191,7 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// A study of one seed has no intervals. Its JSON states null for them.
+// A study with one seed has no intervals. Its JSON contains null in their place.
 func TestOneSeed(t *testing.T) {
 	f := []Figures{{Completion: 1, Throughput: 2, Utilization: 0.5}}
 	s, err := New("fcfs", []uint64{7}, []Runs{{"fcfs", f}, {"srf", f}})
@@ -204,7 +205,7 @@ func TestOneSeed(t *testing.T) {
 	}
 }
 
-// The normal approximation for many differences must be close to the exact distribution.
+// For many differences, the normal approximation must be close to the exact distribution.
 func TestWilcoxonOfManyDifferences(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
@@ -213,7 +214,7 @@ func TestWilcoxonOfManyDifferences(t *testing.T) {
 			differences[i] = random.NormFloat64() + 0.1
 		}
 		exact := wilcoxonP(differences)
-		normal := wilcoxonP(append(differences, 1e-9)) // one more difference, which has the lowest rank
+		normal := wilcoxonP(append(differences, 1e-9)) // this additional difference has the lowest rank
 		if math.Abs(exact-normal) > 0.01 {
 			t.Errorf("got p %v with %d differences and %v with one more", exact, len(differences), normal)
 		}

@@ -31,7 +31,7 @@ func TestSteadyFigures(t *testing.T) {
 	}
 }
 
-// oneSpeed gives all jobs the same speed on type 0, and half of it on type 1.
+// oneSpeed is the speed of all jobs on type 0; on type 1 they have half of it.
 type oneSpeed struct{ scheduler.Speeds }
 
 func (oneSpeed) Alone(_, gpuType, _ int, _ bool) float64 { return 2 / float64(1+gpuType) }
@@ -63,8 +63,8 @@ func TestFairnessAndCost(t *testing.T) {
 	}
 }
 
-// Fairness and slowdown must use only GPUs that the cluster has, and leave out jobs that no type of them can run. Jobs
-// that are shorter than 10 s count as jobs of 10 s.
+// Fairness and slowdown must use only GPUs of the cluster. They must leave out jobs that no type of the cluster can
+// run. Jobs shorter than 10 s count as jobs of 10 s.
 func TestJudgeUsesGPUsOfTheCluster(t *testing.T) {
 	c := &scheduler.Cluster{Types: make([]scheduler.GPUType, 2), GPUs: []scheduler.GPU{{}, {Type: 1}, {Type: 1}},
 		Machines: []scheduler.Machine{{GPUs: []int{0, 1, 2}}}}
@@ -80,7 +80,7 @@ func TestJudgeUsesGPUsOfTheCluster(t *testing.T) {
 	if want := sum * sum / (3 * squares); f.Fairness == nil || !near(*f.Fairness, want, 1e-9) {
 		t.Errorf("got fairness %v, want %v", f.Fairness, want)
 	}
-	if f.Slowdown == nil || !near(*f.Slowdown, 2, 1e-9) { // 2, 2, and 20 s / 10 s
+	if f.Slowdown == nil || !near(*f.Slowdown, 2, 1e-9) { // slowdowns: 2, 2, and 20 s / 10 s
 		t.Errorf("got slowdown %v, want 2", f.Slowdown)
 	}
 	w.Jobs, r.Jobs = w.Jobs[2:3], r.Jobs[2:3]
@@ -90,7 +90,8 @@ func TestJudgeUsesGPUsOfTheCluster(t *testing.T) {
 	}
 }
 
-// The p values of all policies against all baselines must be corrected together. Two baselines are compared once.
+// The p values of all policies against all baselines must be corrected together. Two baselines must be compared with
+// each other only once.
 func TestSeveralBaselines(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	seeds := make([]uint64, 12)

@@ -107,7 +107,7 @@ func TestFeaturesOfARunAreBetweenZeroAndOneAndMissingOnesAreMasked(t *testing.T)
 				t.Fatalf("state %d: %s: got %v with mask %v", states, x.Names()[i], v, mask[i])
 			}
 		}
-		for gpu := range 20 { // the GPUs of the default cluster are in the order of machines
+		for gpu := range 20 { // GPU numbers follow the order of machines
 			exists := gpu < len(s.Cluster.GPUs)
 			name := "gpu[" + string(rune('0'+gpu%10)) + "]."
 			if gpu >= 10 {
@@ -200,7 +200,8 @@ func TestLearntRanges(t *testing.T) {
 		origin != "minimum and maximum" {
 		t.Errorf("minimum and maximum: got %+v, %s", r, origin)
 	}
-	// 0.2 degrees are 1 % of 20 degrees. Four standard errors of a quantile of 4096 values are 0.6 % of 20 degrees.
+	// The tolerance 0.2 degrees is 1 % of 20 degrees. Four standard errors of a quantile of 4096 values are 0.6 % of 20
+	// degrees.
 	if r, origin, _ := robust.Of("gpu.temperature"); math.Abs(r.Low-40.2) > 0.13 || math.Abs(r.High-59.8) > 0.13 ||
 		origin != "quantiles 0.01 to 0.99" {
 		t.Errorf("quantiles: got %+v, %s, want 40.2 to 59.8", r, origin)
@@ -208,7 +209,8 @@ func TestLearntRanges(t *testing.T) {
 	if r, _, _ := all.Of("job.cpus"); r.Low != 2 || r.High != 8 || !r.Log {
 		t.Errorf("a logarithmic scale: got %+v, want 2 to 8 without the 0", r)
 	}
-	for _, fact := range []string{"job.memory", "job.priority", "gpu.compute"} { // equal values, a fraction, no values
+	// Equal values, a fraction, and a fact without values.
+	for _, fact := range []string{"job.memory", "job.priority", "gpu.compute"} {
 		if _, origin, _ := all.Of(fact); origin != "default" {
 			t.Errorf("%s: got the range of %s, want the default", fact, origin)
 		}
@@ -326,7 +328,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// The features of a job without a slot are those that it has in a slot.
+// A job without a slot must have the same features as in a slot.
 func TestFeaturesOfAJobWithoutASlot(t *testing.T) {
 	sim := run(t, 60)
 	few, many := extractor(t, Options{GPUs: 16}, sim.State()), extractor(t, Options{Jobs: 8, GPUs: 16}, sim.State())

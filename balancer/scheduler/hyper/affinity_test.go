@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// table is a table of speeds: by kind and type.
+// table contains speeds by kind and type.
 type table [][]float64
 
 func (t table) Alone(kind, gpuType, n int, spread bool) float64 {
@@ -72,7 +72,7 @@ func play(a *Affinity, n int) *scheduler.State {
 		s.OnGPU[gpu] = []int{job}
 		a.Watch(s)
 		s.Now += 50 / speed
-		a.Watch(s) // in the middle of the job: no placement ends
+		a.Watch(s) // the job has not ended, so no placement has
 		s.Now += 50 / speed
 		s.Running, s.OnGPU[gpu], s.Remaining[job] = s.Running[:0], nil, 0
 		a.Watch(s)
@@ -125,14 +125,14 @@ func TestAModelWithoutExperienceIsNeutral(t *testing.T) {
 	c.GPUs = append(c.GPUs[:4:4], scheduler.GPU{Type: 2, Utilization: math.NaN()})
 	a.Reset(&c, s.Workload)
 	s.Cluster, s.OnGPU = &c, make([][]int, len(c.GPUs))
-	for job := range s.Workload.Jobs { // five standard deviations of unrelated vectors
+	for job := range s.Workload.Jobs { // the tolerance is five standard deviations of unrelated vectors
 		if got := math.Abs(a.Score(s, job, 4)); got > 5/math.Sqrt(Dimension) {
 			t.Errorf("job %d on a model without placements: got a score of %v, want about 0", job, got)
 		}
 	}
 }
 
-// observe adds a placement without a run.
+// observe records a placement directly, without a simulated run.
 func observe(a *Affinity, p *Placement) { a.add(a.jobID(&p.Job), a.gpuID(&p.GPU), p) }
 
 func TestUtilizationIsPartOfThePlacement(t *testing.T) {
@@ -167,7 +167,7 @@ func TestEfficiencyIsWorkDividedByTheFastestAlone(t *testing.T) {
 	}
 }
 
-// If a job ran before the first call of Watch, its work and its time must count from that call on.
+// If Watch first sees a job that already runs, the job's work and time must count from that call on.
 func TestEfficiencyOfAJobThatWasSeenLate(t *testing.T) {
 	a := affinity(t, Options{})
 	c, w, speeds := unequal()
@@ -199,7 +199,7 @@ func TestRecordsAnswerQueries(t *testing.T) {
 			t.Errorf("model of %+v: got %s with similarity %v", g, name, similarity)
 		}
 		if x, _ := e.Utilization(record); math.Abs(x-g.Utilization) > 2.5/16 {
-			// 2 levels are at least 3 standard deviations of the noise
+			// 2 levels are at least 3 standard deviations of the noise.
 			t.Errorf("utilization of %+v: got %v", g, x)
 		}
 		j := JobFacts{Kind: "kind " + models[i%5], Class: "learning", Priority: float64(i%9) / 8, GPUs: 4, CPUs: 8,

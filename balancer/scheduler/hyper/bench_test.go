@@ -25,7 +25,7 @@ func BenchmarkSimilarity(b *testing.B) {
 	}
 }
 
-// BenchmarkBundle5 computes the majority of 5 vectors, as in a record.
+// BenchmarkBundle5 computes the majority of 5 vectors, the number of vectors in a record.
 func BenchmarkBundle5(b *testing.B) {
 	s := space(b, Dimension)
 	bundle, out := s.NewBundle(), s.New()
@@ -87,7 +87,8 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// TestCapacityTable prints the table of the package comment with more rows, and checks each row against the theory.
+// TestCapacityTable prints the table of the package comment, with additional rows, and compares each row with the
+// theory.
 func TestCapacityTable(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	for _, d := range []int{1000, 2000, Dimension} {

@@ -11,8 +11,8 @@ import (
 //
 //	1/2 + C(n-1, floor((n-1)/2)) / 2^n
 //
-// The majority differs from the member only if the n-1 others outvote it. For large n it is about
-// 1/2 + 1/sqrt(2 pi n).
+// A component of the bundle differs from that of a member only if the other n-1 members outvote it. For large n, the
+// fraction is about 1/2 + 1/sqrt(2 pi n).
 func agreement(n int) float64 {
 	if n < 1 {
 		return 0.5
@@ -52,14 +52,15 @@ func capacity(d, n, others int) float64 {
 }
 
 func TestAgreement(t *testing.T) {
-	// Expected values by enumeration: one vector agrees with itself; two random vectors agree with their bundle in 3/4
-	// of the components, if ties are random.
+	// Expected values by enumeration: a bundle of one vector equals the vector. A bundle of two random vectors agrees
+	// with each of them in 3/4 of the components, if ties are random.
 	for n, want := range map[int]float64{1: 1, 2: 0.75, 3: 0.75, 4: 0.6875, 5: 0.6875, 7: 0.65625} {
 		if got := agreement(n); math.Abs(got-want) > 1e-12 {
 			t.Errorf("agreement(%d) = %v, want %v", n, got, want)
 		}
 	}
-	for _, n := range []int{1001, 10001} { // the approximation for many members, to 0.1 % of what exceeds 1/2
+	// For many members, agreement - 1/2 must equal the approximation within 0.1 %.
+	for _, n := range []int{1001, 10001} {
 		want := 1 / math.Sqrt(2*math.Pi*float64(n))
 		if got := agreement(n) - 0.5; math.Abs(got/want-1) > 1e-3 {
 			t.Errorf("agreement(%d) - 1/2 = %v, want about %v", n, got, want)
@@ -77,7 +78,8 @@ func random(s *Space, source *rand.PCG, n int) []Vector {
 	return list
 }
 
-// retrieve measures capacity: the fraction of queries of one member that find it among the unrelated items.
+// retrieve measures the probability that capacity predicts: the fraction of queries of one member that find it among
+// the unrelated items.
 func retrieve(s *Space, n, others, queries int, seed uint64) (correct, agreed float64) {
 	source := rand.NewPCG(seed, 7)
 	b, v := s.NewBundle(), s.New()
@@ -111,11 +113,11 @@ func TestCapacityEqualsTheory(t *testing.T) {
 	}
 }
 
-// measureCapacity checks that the measured fractions of correct queries and of equal components follow the theory.
+// measureCapacity checks that the measured fractions of correct queries and of agreeing components follow the theory.
 func measureCapacity(t *testing.T, d, n, others, queries int, seed uint64) (correct, agreed float64) {
 	t.Helper()
 	correct, agreed = retrieve(space(t, d), n, others, queries, seed)
-	// Four standard errors of a fraction of all queries; at least 1 query.
+	// The limit is four standard errors of the fraction, and at least one query.
 	all := float64(queries)
 	if want := capacity(d, n, others); math.Abs(correct-want) > 4*math.Sqrt(want*(1-want)/all)+1/all {
 		t.Errorf("%d components, %d members, %d other items: got %.3f correct of %d queries, want %.3f", d, n, others,

@@ -29,7 +29,7 @@ func ExampleEncoder() {
 	// Output: V100, about 0.2 busy
 }
 
-// watched is a policy that passes the states of its runs to an affinity.
+// watched is a policy that passes the states of its runs to an Affinity.
 type watched struct {
 	scheduler.Policy
 	affinity *hyper.Affinity

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// experienced returns an affinity that watched one run of the default cluster under a policy.
+// experienced returns an Affinity that has watched a run of the default cluster under a policy.
 func experienced(t testing.TB, o Options, policy string, seed uint64, jobs int) *Affinity {
 	t.Helper()
 	setup := workload.Default()
@@ -47,7 +47,7 @@ func experienced(t testing.TB, o Options, policy string, seed uint64, jobs int) 
 }
 
 // transfer compares the scores of jobs of another workload with the speeds of these jobs. sign is the fraction of pairs
-// (job, type of GPU) whose score has the right sign. correlation is that of scores and relative speeds.
+// (job, type of GPU) whose score has the right sign. correlation is the correlation of scores and relative speeds.
 func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64) {
 	t.Helper()
 	setup := workload.Default()
@@ -57,7 +57,7 @@ func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64
 	}
 	s := state(setup.Cluster, w, setup.Speeds)
 	a.Reset(setup.Cluster, w)
-	first := make([]int, len(setup.Cluster.Types)) // a GPU of each type
+	first := make([]int, len(setup.Cluster.Types)) // one GPU of each type
 	for gpu := len(setup.Cluster.GPUs) - 1; gpu >= 0; gpu-- {
 		first[setup.Cluster.GPUs[gpu].Type] = gpu
 	}
@@ -91,7 +91,7 @@ func TestScoresOfUnseenJobsFollowTheirSpeeds(t *testing.T) {
 			sign, correlation = sign+s/seeds, correlation+c/seeds
 		}
 		t.Logf("%d components: sign %.3f, correlation %.3f", dimension, sign, correlation)
-		if sign < 0.9 || correlation < 0.75 { // without any information: about 0.5 and 0
+		if sign < 0.9 || correlation < 0.75 { // without any information, sign is about 0.5 and correlation is 0
 			t.Errorf("%d components: got the right sign in %.2f of the pairs and a correlation of %.2f, want at least 0.9 and 0.75",
 				dimension, sign, correlation)
 		}

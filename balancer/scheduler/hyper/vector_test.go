@@ -104,7 +104,7 @@ func TestBindingIsItsOwnInverseAndKeepsDistances(t *testing.T) {
 	if got, want := s.Distance(ab, bc), s.Distance(a, c); got != want {
 		t.Errorf("distance after binding with one vector: got %d, want %d", got, want)
 	}
-	// Random vectors must be orthogonal within five standard deviations.
+	// Similarities of random vectors must be 0 within five standard deviations.
 	for name, v := range map[string]Vector{"b": b, "Bind(a, b)": ab} {
 		if got := math.Abs(s.Similarity(a, v)); got > 5/math.Sqrt(Dimension) {
 			t.Errorf("similarity of a and %s: got %v, want about 0", name, got)
@@ -139,7 +139,7 @@ func TestLevelsAreLinearInTheirDistance(t *testing.T) {
 				got := s.Similarity(l.At(i), l.At(j))
 				want := 1 - math.Abs(float64(i-j))/float64(n-1)
 				if math.Abs(got-want) > 2.0/Dimension+1e-12 {
-					// each of the two levels is rounded by at most half a component
+					// Each of the two levels is rounded by at most half a component.
 					t.Errorf("%d levels: similarity of %d and %d: got %v, want %v", n, i, j, got, want)
 				}
 			}

@@ -18,7 +18,7 @@ func TestReadAlibaba(t *testing.T) {
 	if s.Workers != 2 || s.Iterations != 3 || s.Spread != 2 || it.Workers[0].GPU != 0.25 {
 		t.Errorf("got %+v", s)
 	}
-	// Iterations 1, 11, 21: slowest/mean = 200/150, 200/160, 220/160.
+	// Iterations 1, 11 and 21 have the ratio slowest/mean: 200/150, 200/160, 220/160.
 	if want := (200.0/150 + 200.0/160 + 220.0/160) / 3; math.Abs(s.Barrier-want) > 1e-12 ||
 		math.Abs(s.Levels-200.0/150) > 1e-12 {
 		t.Errorf("barrier: got %v and %v, want %v and %v", s.Barrier, s.Levels, want, 200.0/150)
@@ -50,7 +50,8 @@ func TestFaultyIterationsAreErrors(t *testing.T) {
 	}
 }
 
-// The figures of the trace's two jobs, rounded; computed independently with Python's statistics.
+// The wanted values are rounded figures of the trace's two jobs, which Python's module statistics computed
+// independently.
 func TestAlibabasOwnFiles(t *testing.T) {
 	for name, want := range map[string]Summary{
 		"job_1_norm.csv": {Workers: 10, Iterations: 300, Spread: 1.123, Jitter: 0.046, Barrier: 1.110, Levels: 1.081,

@@ -159,7 +159,7 @@ func TestReadTOML(t *testing.T) {
 	}
 }
 
-// The same cluster and jobs as CSV and JSON lines.
+// csvSources and jsonSources contain the same cluster and jobs.
 var csvSources = []Source{
 	{Name: "types.csv", Format: CSV, Table: GPUTypes}, {Name: "machines.csv", Format: CSV, Table: Machines},
 	{Name: "gpus.csv", Format: CSV, Table: GPUs},
@@ -215,7 +215,7 @@ func TestFormatsAgree(t *testing.T) {
 			continue
 		}
 		got.JobPlace, want.JobPlace = nil, nil
-		// %v prints NaN, which does not equal itself.
+		// %v prints NaN as text; NaN values do not equal each other.
 		if g, w := fmt.Sprintf("%+v %+v %+v", got.Cluster, got.Workload, *got.Speeds),
 			fmt.Sprintf("%+v %+v %+v", want.Cluster, want.Workload, *want.Speeds); g != w {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, g, w)
@@ -322,8 +322,8 @@ func TestColumnsAreDocumented(t *testing.T) {
 	}
 }
 
-// A gang of four runs on two GPUs of each of two types. Check must name each number that is missing for it, and no
-// number that cannot be measured.
+// A gang of four runs on two GPUs of each of two types. Check must name each speed that the gang needs and that is
+// missing. It must not name speeds that cannot be measured on this cluster.
 func TestGangsOnSeveralTypesNeedOnlyFiguresThatCanBeMeasured(t *testing.T) {
 	const text = `{"table": "gpu_types", "name": "A", "memory": "16 GiB"}
 {"table": "gpu_types", "name": "B", "memory": "16 GiB"}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A job can state its estimate, or the error of a random one, but not both.
+// A job can state its own estimate, or the error of a random estimate, but not both.
 func TestEstimatesOfJobs(t *testing.T) {
 	read := func(jobs string) (*Data, error) {
 		return Read(Source{Name: "a.toml", Format: TOML, Reader: strings.NewReader(tomlText)},

@@ -115,7 +115,7 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 	}
 }
 
-// A source of a few megabytes must not take minutes, independent of its content.
+// Any source of a few megabytes must be read or refused within seconds.
 func TestHostileSourcesAreRefusedSoon(t *testing.T) {
 	many := strings.Repeat("a,", 2_000_000)
 	for name, c := range map[string]struct {
@@ -148,7 +148,7 @@ func TestHostileSourcesAreRefusedSoon(t *testing.T) {
 	}
 }
 
-// unknownKinds returns n kinds, and n jobs of other kinds.
+// unknownKinds returns n kinds, and n jobs whose kinds are not among them.
 func unknownKinds(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -185,7 +185,7 @@ func TestFaultsAreInTheOrderOfSourcesAndLinesAndComplete(t *testing.T) {
 
 func TestJobsThatNoMachineCanHoldAreNamedWithTheirLine(t *testing.T) {
 	for change, want := range map[string]string{
-		"gpus = 1\n\n[[speeds]]":                           "", // the control
+		"gpus = 1\n\n[[speeds]]":                           "", // control case: this source is accepted
 		"gpus = 4\n\n[[speeds]]":                           "it needs 4 GPUs, but at most 2 GPUs of one type can hold it",
 		"gpus = 1\ncpus = 64\n\n[[speeds]]":                "CPU cores",
 		"gpus = 1\nmemory = \"1 TiB\"\n\n[[speeds]]":       "1024 GiB of memory for each GPU",

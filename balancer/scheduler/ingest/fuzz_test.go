@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// checkRead checks that data which Read accepts contain known names, numbers in their ranges, and jobs in order.
+// checkRead checks data that Read has accepted: names are known, numbers are in their ranges, and jobs are in order.
 func checkRead(t *testing.T, s Source) {
 	d, err := Read(s)
 	if err != nil {

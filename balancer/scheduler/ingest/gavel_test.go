@@ -48,9 +48,10 @@ func TestReadGavel(t *testing.T) {
 		spread       bool
 		want         float64
 	}{
-		// speeds count the steps of all GPUs of the gang
+		// Speeds are steps of the whole gang, over all its GPUs.
 		{0, 0, 1, false, 8}, {0, 0, 2, false, 12}, {0, 1, 2, false, 60}, {0, 1, 2, true, 50},
-		{0, 0, 2, true, 0}, {0, 0, 1, true, 8}, // not measured on several machines; one GPU is on one machine
+		// Speeds over several machines were not measured; a gang of one GPU is on one machine.
+		{0, 0, 2, true, 0}, {0, 0, 1, true, 8},
 		{0, 0, 3, false, 0}, {2, 0, 1, false, 0}, {2, 1, 1, false, 0},
 	} {
 		if got := g.Speeds.Alone(c.kind, c.typ, c.n, c.spread); got != c.want {
@@ -66,7 +67,7 @@ func TestReadGavel(t *testing.T) {
 			t.Errorf("kind %d with %d: got %v, %v, want %v", c.kind, c.other, got, ok, c.want)
 		}
 	}
-	// 32 samples on a K80 and a V100: the curve of A has the times of batches 16 and 32.
+	// 32 samples run on a K80 and a V100. The curve of kind A has the times of batches 16 and 32.
 	if k := g.Speeds.Kinds[0]; k.Batch != 16 || k.Curves[0].At(16) != 1.0/8 || k.Curves[0].At(32) != 1.0/5 ||
 		k.Curves[1].At(32) != 1.0/25 {
 		t.Errorf("curves of A: got %+v", k)
@@ -133,11 +134,11 @@ func TestGavelTrace(t *testing.T) {
 
 func TestGavelTraceNamesAllFaults(t *testing.T) {
 	text := "B\tc\t-n\t0\t7\t5\t1\n" +
-		"B\tc\t-n\t0\t7\t4\t1\n" + // out of order
+		"B\tc\t-n\t0\t7\t4\t1\n" + // the lines are out of order
 		"A (batch size 17)\tc\t-n\t0\t0\t-6\t0\n" +
 		"B\tc\t-n\t0\t7\n" +
 		"B\tc\t-n\t0\t7\tNaN\t1\n" +
-		"B\tc\t-n\t0\t7\t9" // incomplete
+		"B\tc\t-n\t0\t7\t9" // the last line is incomplete
 	_, err := GavelTrace("t.trace", strings.NewReader(text), traceKinds)
 	if err == nil {
 		t.Fatal("got no error")
@@ -186,7 +187,7 @@ func TestGavelsOwnFiles(t *testing.T) {
 	for _, c := range []struct {
 		typ, n int
 		spread bool
-		want   float64 // in the file
+		want   float64 // value in the file
 	}{{0, 1, false, 0.6190282202246573}, {1, 8, false, 18.221203053711378}, {2, 4, true, 11.136430014818272},
 		{0, 2, true, 0}} {
 		if got := g.Speeds.Alone(kind, c.typ, c.n, c.spread); math.Abs(got-c.want) > 1e-9 {
@@ -299,7 +300,7 @@ func TestGavelsSpeedsOfACluster(t *testing.T) {
 		len(d.Speeds.Pairs) != 0 {
 		t.Errorf("two V100: got %v, table %+v", got, d.Speeds)
 	}
-	c.Types = append(c.Types, scheduler.GPUType{Name: "k80"}) // another order than in the file
+	c.Types = append(c.Types, scheduler.GPUType{Name: "k80"}) // the types are in another order than in the file
 	if d, err = g.Data(c, nil); err != nil {
 		t.Fatal(err)
 	}

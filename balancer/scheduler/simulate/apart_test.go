@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// gangOfTwo returns machines of two GPUs each, and jobs of two GPUs with these speeds within one machine and over
-// several, in steps/s.
+// gangOfTwo returns machines of two GPUs each, and jobs of two GPUs. packed and spread are their speeds within one
+// machine and over several machines, in steps/s.
 func gangOfTwo(t *testing.T, machines int, packed, spread float64) (*workload.Setup, *scheduler.Workload) {
 	t.Helper()
 	setup := &workload.Setup{
@@ -29,8 +29,8 @@ func gangOfTwo(t *testing.T, machines int, packed, spread float64) (*workload.Se
 		{Name: "first", GPUs: 2, Work: 10}, {Name: "single", GPUs: 1, Work: 30}, {Name: "second", GPUs: 2, Work: 10}}}
 }
 
-// A gang that runs only over several machines must start, although one machine has enough free GPUs. This must also
-// hold if the gang first waits for a GPU of another machine.
+// A gang that runs only over several machines must start, although one machine has enough free GPUs. The gang must also
+// start if it first waits for a GPU of another machine.
 func TestAGangThatMustSpanMachinesStarts(t *testing.T) {
 	setup, w := gangOfTwo(t, 2, 0, 2)
 	for _, name := range append(scheduler.Names(), "limited", "limited, static bound") {
@@ -84,14 +84,15 @@ func TestAGangSharesOnlyGPUsOnWhichItRunsAlone(t *testing.T) {
 	}
 }
 
-// A gang that can never keep its rules is refused before the run, and the error names the rule.
+// If no placement can satisfy a gang's rules, New must refuse the gang before the run, and the error must name the
+// rule.
 func TestAGangWithoutMachinesIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		machines       int
 		packed, spread float64
 		change         func(*scheduler.Job)
-		want           string // "": it is accepted
+		want           string // "": the job is accepted
 	}{
 		{"only over several machines, one machine", 1, 0, 2, nil,
 			`kind "gang" runs on 2 GPUs of type "one" only over several machines (it has spread_speed, but no speed), but one machine has all that can hold it`},

@@ -23,15 +23,15 @@ func cpuSeconds(b *testing.B) float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// counted counts calls of Decide.
+// counted is a policy that counts calls of Decide.
 type counted struct {
 	scheduler.Policy
 	n       int
-	timed   bool          // measure calls
-	longest time.Duration // of a call; it includes the time of other processes
+	timed   bool          // measure the time of each call
+	longest time.Duration // longest elapsed time of a call, which includes time of other processes
 }
 
-// Incremental implements [scheduler.Incremental]: otherwise the simulator would update all jobs at each event.
+// Incremental implements [scheduler.Incremental]. Without it, the simulator would update all jobs at each event.
 func (p *counted) Incremental() bool {
 	v, ok := p.Policy.(scheduler.Incremental)
 	return ok && v.Incremental()
@@ -48,22 +48,22 @@ func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// BenchmarkPolicies simulates 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a
-// stop or a wait.
+// BenchmarkPolicies simulates 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide, which
+// starts or stops a job, or waits.
 func BenchmarkPolicies(b *testing.B) {
 	for _, name := range scheduler.Names() {
 		b.Run(name, func(b *testing.B) { play(b, name, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1}) })
 	}
 }
 
-// BenchmarkManyJobs simulates gang with the default bound on large clusters. In case "fixed", it has the static bound,
-// and in case "together", all jobs arrive at the same time.
+// BenchmarkManyJobs simulates gang with the default bound on large clusters. Case "fixed" has the static bound. In case
+// "together", all jobs arrive at the same time.
 func BenchmarkManyJobs(b *testing.B) {
 	for _, c := range []struct {
 		name       string
 		gpus, jobs int
 		load       float64 // 0: all jobs arrive together
-		memory     bool    // each job needs another amount of memory
+		memory     bool    // each job needs a different amount of memory
 		bound      scheduler.Bound
 		large      bool
 	}{
@@ -87,7 +87,7 @@ func BenchmarkManyJobs(b *testing.B) {
 	}
 }
 
-// BenchmarkQueue starts with a long queue on 1,000 GPUs. With twice as many jobs, the time of a decision must not
+// BenchmarkQueue starts with a long queue on 1,000 GPUs. If the number of jobs doubles, the time of a decision must not
 // double.
 func BenchmarkQueue(b *testing.B) {
 	for _, name := range []string{"fcfs", "easy", "rule", "srf", "srpt", "maxmin", "gang"} {

@@ -12,8 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// With many jobs, jobs of 8 GPUs wait for days under gang alone. With the default bound, the longest wait for each
-// number of GPUs must be at most twice that of EASY backfilling. As many jobs per hour must end.
+// Under gang alone, some jobs of 8 GPUs wait for days if there are many jobs. With the default bound, the longest wait
+// for each number of GPUs must be at most twice the longest wait under EASY backfilling. The throughput in jobs per
+// hour must be the same.
 func TestNoJobStarves(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(3) {
@@ -66,12 +67,12 @@ func TestNoJobStarves(t *testing.T) {
 	}
 }
 
-// promised is a policy with a bound. It computes, without the data structures of the policy, when the job that became
-// overdue first can start, at the time at which it becomes the first one.
+// promised is a policy with a bound that checks the promise of [TestNoStartDelaysAnOverdueJob]. When a job becomes the
+// first overdue job, promised computes the latest time of its start, without the data structures of the policy.
 type promised struct {
 	scheduler.Policy
 	twin  twinBounded
-	since map[int]float64 // by job: time in s at which it became the first one
+	since map[int]float64 // by job: time in s at which it became the first overdue job
 	start map[int]float64 // by job: latest time in s of its next start
 	first int
 }
@@ -106,7 +107,7 @@ func (p *promised) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(s)
 }
 
-// nextStart returns the time of the first start of a job from a time on. The job may have started before, and stopped.
+// nextStart returns the time of a job's first start at or after from. The job may have started and stopped before.
 func nextStart(r *scheduler.Result, job int, from float64) float64 {
 	at := math.Inf(1)
 	for i := range r.Segments {
@@ -117,13 +118,15 @@ func nextStart(r *scheduler.Result, job int, from float64) float64 {
 	return at
 }
 
-// A job that has waited for longer than its bound, and became overdue before all other overdue jobs, must start at the
-// latest when the running jobs whose GPUs it needs were predicted to end at that moment: no start of another job may
-// delay it. The prediction holds if the network does not slow jobs down and no GPU fails. Jobs may share GPUs, but no
-// world is made so that the job waits for CPU cores of a running job on other GPUs, which a further job then shares.
+// The first overdue job is the one that became overdue before all others. It must start at the latest when the running
+// jobs on the GPUs that it needs are predicted to end. The prediction is that of the moment at which it became the
+// first one. No start of another job may delay it.
+// The prediction assumes that the network slows no job down and that no GPU fails. Jobs may share GPUs. The random
+// clusters exclude one case: the overdue job waits for CPU cores of a running job on other GPUs, which a third job then
+// shares.
 //
 // So a job waits at most for its bound, then for the overdue jobs before it, and then for running jobs. No policy that
-// lets running jobs finish can promise less: they may need all GPUs.
+// lets running jobs finish can promise less, because these jobs may need all GPUs.
 func TestNoStartDelaysAnOverdueJob(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 17))
 	heads, waits := 0, 0
@@ -143,7 +146,7 @@ func TestNoStartDelaysAnOverdueJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// promised is not incremental; the policy alone is.
+		// promised is not incremental, but the policy alone is. Both must give the same schedule.
 		alone := schedule(t, p.Policy, w.cluster, w.jobs, w.speeds, w.options)
 		if got := fmt.Sprint(r.Segments, r.Jobs, r.End, r.Decisions, r.Events); got != alone {
 			t.Errorf("world %d, policy %s: the schedule differs if the simulator updates all jobs", n, p.Name())

@@ -20,19 +20,20 @@ import (
 type gavelRun struct {
 	Trace   string
 	Policy  string
-	GPUs    [3]int // v100, p100, k80
+	GPUs    [3]int // numbers of v100, p100, k80
 	Round   float64
-	Lines   []int     // of the trace
+	Lines   []int     // line numbers in the trace
 	Seconds []float64 // by line: from arrival to end
 }
 
-// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. In each round, a job computes as
-// many whole steps as fit into the length of a round. The round ends with the last of its jobs. Jobs start at the
-// beginning of a round, under two conditions: the last choice of jobs is 1920 s ago, and a job has arrived or finished
-// since then.
+// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with Gavel's rounds. In each round, a job computes
+// as many whole steps as fit into the length of a round. The round ends when the last of its jobs has computed its
+// steps.
+// Jobs start at the beginning of a round, under two conditions. The last choice of jobs is at least 1920 s ago. A job
+// has arrived or finished since then.
 type gavelFIFO struct {
 	round           float64 // seconds
-	next, last      float64 // seconds: end of the round, last choice
+	next, last      float64 // in s: end of the round, time of the last choice
 	arrived, ended  int
 	gpus            []int
 	chosen, started int
@@ -74,15 +75,15 @@ func (p *gavelFIFO) Decide(s *scheduler.State) scheduler.Action {
 	return scheduler.Action{Until: p.next}
 }
 
-// names are our names of Gavel's policies.
+// names maps Gavel's names of policies to ours.
 var names = map[string]string{"fifo": "fcfs", "max_min_fairness_perf": "maxmin"}
 
-// TestGavel compares our simulator with Gavel's, job by job. HETERO_GAVEL is a folder with results of
-// scripts/gavel_reference.py.
+// TestGavel compares the completion times of our simulator with those of Gavel's, job by job. HETERO_GAVEL is a folder
+// with results of scripts/gavel_reference.py.
 //
-// In Gavel's simulator, a job starts and frees its GPUs only at the end of a round. A round ends with the last of its
-// jobs, at most 360 s after its start. Our simulator has no rounds. The completion time of a job therefore differs by
-// some rounds, but there must be no systematic difference.
+// In Gavel's simulator, jobs start and free their GPUs only between rounds. A round ends with the last of its jobs, at
+// most 360 s after its start. Our simulator has no rounds, so completion times differ by some rounds. There must be no
+// systematic difference.
 func TestGavel(t *testing.T) {
 	folder := os.Getenv("HETERO_GAVEL")
 	if folder == "" {
@@ -126,7 +127,7 @@ func TestGavel(t *testing.T) {
 	}
 }
 
-// renamed is a policy with another name.
+// renamed is a policy under another name.
 type renamed struct {
 	scheduler.Policy
 	name string
@@ -134,7 +135,7 @@ type renamed struct {
 
 func (p renamed) Name() string { return p.name }
 
-// compareWithGavel logs the differences between a run of ours and one of Gavel's.
+// compareWithGavel logs the differences between a run of our simulator and one of Gavel's.
 func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *scheduler.Cluster, w *scheduler.Workload,
 	speeds scheduler.Speeds) {
 	t.Helper()
@@ -143,7 +144,7 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 		t.Fatal(err)
 	}
 	ours, theirs := 0.0, 0.0
-	var off []float64 // rounds
+	var off []float64 // differences in rounds
 	for job, c := range r.Jobs {
 		seconds := c.Finish - c.Arrival
 		ours += seconds / float64(len(r.Jobs))
@@ -155,7 +156,7 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 	t.Logf("%s, %s of Gavel and %s of ours, %d jobs, GPUs %v, rounds of %v s: mean completion %.0f s, Gavel %.0f s (ratio %.4f); difference of a job: median %.2f rounds, 90 %% of jobs within %.1f, largest %.0f",
 		run.Trace, run.Policy, p.Name(), len(r.Jobs), run.GPUs, run.Round, ours, theirs, ours/theirs, at(0.5), at(0.9),
 		at(1))
-	// The limit is above the differences that docs/benchmarks/scheduling.md explains.
+	// docs/benchmarks/scheduling.md explains the differences, which are below this limit.
 	limit := 0.15
 	if run.GPUs[1]+run.GPUs[2] == 0 {
 		limit = 0.01
@@ -168,8 +169,8 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 	}
 }
 
-// TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data state no times to save and load
-// checkpoints, so stops cost nothing, which favours maxmin.
+// TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data contain no times to save and load
+// checkpoints. Stops therefore cost nothing, which favours maxmin.
 func TestPoliciesOnGavelsTraces(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
@@ -208,9 +209,9 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 	}
 }
 
-// TestShortPlansOnGavelsTraces compares gang with and without the limit of 64 jobs per plan. The first comparison has
-// no shared GPUs. The second one uses all speeds of Gavel, like `schedule compare --speeds`: jobs share GPUs, and use
-// GPUs of several types.
+// TestShortPlansOnGavelsTraces compares gang with and without the limit of 64 jobs per plan. In the first comparison,
+// jobs do not share GPUs. The second comparison uses all speeds of Gavel, like `schedule compare --speeds`: jobs share
+// GPUs, and use several types.
 func TestShortPlansOnGavelsTraces(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
@@ -226,7 +227,7 @@ func TestShortPlansOnGavelsTraces(t *testing.T) {
 			unplaceable, _ := d.Unplaceable()
 			w.Jobs = ingest.Without(w.Jobs, unplaceable)
 			for _, n := range []int{36, 60} {
-				var completion, throughput [2]float64 // h, jobs/h
+				var completion, throughput [2]float64 // in h and jobs/h
 				for i, short := range []bool{true, false} {
 					p, err := scheduler.New("gang", scheduler.Options{ShortPlan: short})
 					if err != nil {
@@ -273,7 +274,8 @@ func gavelCluster(gpus [3]int) *scheduler.Cluster {
 	return workload.NewCluster([]scheduler.GPUType{{Name: "v100"}, {Name: "p100"}, {Name: "k80"}}, specs...)
 }
 
-// gavelSpeeds reads Gavel's speeds. The types are in the order v100, p100, k80, in which Gavel's policy fifo uses them.
+// gavelSpeeds reads Gavel's speeds. The types are in the order v100, p100, k80, the order in which Gavel's policy fifo
+// uses them.
 func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	t.Helper()
 	f, err := os.Open(path)
@@ -302,7 +304,7 @@ func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	return g
 }
 
-// allGavelSpeeds also reads pairs of jobs and the speeds for gangs on several types.
+// allGavelSpeeds reads Gavel's speeds, including those of pairs of jobs and of gangs on several types.
 func allGavelSpeeds(t *testing.T, path string, c scheduler.Cluster) *workload.Table {
 	t.Helper()
 	f, err := os.Open(path)
@@ -321,7 +323,7 @@ func allGavelSpeeds(t *testing.T, path string, c scheduler.Cluster) *workload.Ta
 	return d.Speeds
 }
 
-// gavelJobs reads some lines of a trace; nil: all.
+// gavelJobs reads the given lines of a trace, or all of them if lines is nil.
 func gavelJobs(t *testing.T, path string, kinds []scheduler.Kind, lines []int) *scheduler.Workload {
 	t.Helper()
 	f, err := os.Open(path)

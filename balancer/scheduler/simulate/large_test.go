@@ -36,8 +36,9 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 	return setup, w
 }
 
-// manyJobs returns a cluster of half Volta and half Turing GPUs in machines of 4, with jobs of the default kinds that
-// cannot share GPUs. With load 0, all jobs arrive together. If memory is set, each job needs another amount of memory.
+// manyJobs returns a cluster of half Volta and half Turing GPUs in machines of 4. Its jobs have the default kinds,
+// without sharing of GPUs. With load 0, all jobs arrive together. If memory is set, each job needs a different amount
+// of memory.
 func manyJobs(t testing.TB, gpus, jobs int, load float64, memory bool) (*workload.Setup, *scheduler.Workload) {
 	t.Helper()
 	setup := workload.Default()
@@ -59,18 +60,18 @@ func manyJobs(t testing.TB, gpus, jobs int, load float64, memory bool) (*workloa
 			w.Jobs[i].Arrival = 0
 		}
 		if memory {
-			w.Jobs[i].Memory += float64(1+i) * (1 << 18) // less than 128 GiB, a quarter of a machine
+			w.Jobs[i].Memory += float64(1+i) * (1 << 18) // below 128 GiB, a quarter of a machine
 		}
 	}
 	return setup, w
 }
 
-// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans
-// for. All jobs of the plan wait for fast GPUs. The slow GPUs must run jobs in the meantime.
+// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs. The queue contains more jobs than gang plans
+// for, and all planned jobs wait for fast GPUs. The slow GPUs must run other jobs in the meantime.
 func TestManyGPUs(t *testing.T) {
-	machines, jobs, load := 10, 800, 2.0 // machines of each type
+	machines, jobs, load := 10, 800, 2.0 // number of machines of each type
 	if needtest.Large.On() {
-		machines, jobs, load = 25, 5000, 1.3 // the table of docs/benchmarks/scheduling.md
+		machines, jobs, load = 25, 5000, 1.3 // values of the table in docs/benchmarks/scheduling.md
 	}
 	setup, w := manyGPUs(t, machines, jobs, load)
 	completion := map[string]float64{} // seconds

@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// apart is slow over several machines: type 0 runs at 4 steps/s for each GPU in one machine, type 1 at 2 steps/s.
+// apart contains speeds that are lower over several machines. In one machine, each GPU of type 0 runs at 4 steps/s, and
+// each GPU of type 1 at 2 steps/s.
 type apart struct{}
 
 func (apart) Alone(_, typ, n int, spread bool) float64 {
@@ -24,9 +25,10 @@ func (apart) Alone(_, typ, n int, spread bool) float64 {
 func (apart) Shared(int, int, int, int) (float64, bool) { return 0, false }
 func (apart) Mixed(int, []int, bool) (float64, bool)    { return 0, false }
 
-// Each machine with fast GPUs has CPU cores for one GPU of the large job only. The job then spans two machines,
-// where it is slower than on the slow GPUs. If gang expects the speed of one machine, it moves the job to the slow
-// GPUs and back at each event, and the job never computes.
+// Each machine with fast GPUs has CPU cores for only one GPU of the large job. On fast GPUs, the job therefore spans
+// two machines, and is slower than on the slow GPUs.
+// If gang assumed the speed within one machine, it would move the job to the fast GPUs and back at each event. The job
+// would never compute.
 func TestGangDoesNotMoveAJobForever(t *testing.T) {
 	c := workload.NewCluster([]scheduler.GPUType{{Name: "fast", Memory: 10}, {Name: "slow", Memory: 10}},
 		workload.MachineSpec{Count: 2, Type: 0, GPUs: 2, CPUs: 4, Memory: 100, Network: 10},
@@ -46,8 +48,8 @@ func TestGangDoesNotMoveAJobForever(t *testing.T) {
 	}
 }
 
-// Before each move, a job must have computed for at least as long as it loaded. The moves of all jobs therefore take at
-// most as much time as the work. The machines of these worlds have few CPU cores.
+// Before each move, a job must have computed for at least as long as it loaded. All moves together therefore take at
+// most as much time as the work. The machines of these random clusters have few CPU cores.
 func TestGangMovesHavePurpose(t *testing.T) {
 	random := rand.New(rand.NewPCG(77, 1))
 	moves, n := 0, 400

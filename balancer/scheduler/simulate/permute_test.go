@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// permuted returns the same cluster and the speeds of [unequal] with another order of the types: type t becomes type
-// to[t]. Machines and GPUs keep their order.
+// permuted returns the same cluster and speeds with another order of the types: type t becomes type to[t]. Machines and
+// GPUs keep their order.
 func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*scheduler.Cluster, *workload.Table) {
 	out := *c
 	out.Types, out.GPUs = make([]scheduler.GPUType, len(c.Types)), slices.Clone(c.GPUs)
@@ -37,8 +37,8 @@ func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*schedule
 	return &out, table
 }
 
-// unequal sets a random speed for each kind on each type, so that no two types are equally fast for a kind. Ties would
-// go to the lower type.
+// unequal sets a random speed for each kind on each type, so no two types are equally fast for a kind. If two types
+// were equally fast, the lower one would be used.
 func unequal(random *rand.Rand, speeds *workload.Table, types int) *workload.Table {
 	table := &workload.Table{}
 	for _, k := range speeds.Kinds {
@@ -58,8 +58,8 @@ func unequal(random *rand.Rand, speeds *workload.Table, types int) *workload.Tab
 	return table
 }
 
-// The order of the types of GPUs must have no effect on policy maxmin: each job must have the same completion time. No
-// two types are equally fast for a kind of job, and no job runs on mixed sets, so there are no ties between types.
+// The order of GPU types must not affect policy maxmin: each job must have the same completion time. There are no ties
+// between types: no two types are equally fast for a kind, and no job runs on several types.
 func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
 	random := rand.New(rand.NewPCG(17, 19))
 	moved := 0

@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(random *rand.Rand) world {
 	setup := workload.Default()
-	// Use other clusters of the same types. The first machine can hold all jobs of one GPU.
+	// The cluster gets other machines with the same types. The first machine can hold all jobs of one GPU.
 	specs := []workload.MachineSpec{
 		{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 256 << 30, Network: 1e9}}
 	for range random.IntN(4) {
@@ -59,7 +59,7 @@ func newWorld(random *rand.Rand) world {
 	if random.IntN(2) == 0 {
 		w.options.Checkpoint = 10 + 300*random.Float64()
 	}
-	if random.IntN(2) == 0 { // failures with repairs: all GPUs are available at the end
+	if random.IntN(2) == 0 { // failures with repairs: all GPUs are available in the end
 		at := 0.0
 		for range random.IntN(10) {
 			at += 1000 * random.ExpFloat64()
@@ -74,7 +74,7 @@ func newWorld(random *rand.Rand) world {
 	return w
 }
 
-// wild starts jobs anywhere: on sets of several types, and next to other jobs. It also stops jobs.
+// wild starts jobs on any GPUs, including sets of several types and GPUs of other jobs. It also stops jobs.
 type wild struct {
 	random *rand.Rand
 	seed   uint64
@@ -96,7 +96,7 @@ func (p *wild) Decide(s *scheduler.State) scheduler.Action {
 		}
 	}
 	tries := 4 * len(s.Queue)
-	if len(s.Running) == 0 { // the policy must not wait forever
+	if len(s.Running) == 0 { // no event would follow a wait, so the policy must start a job
 		tries *= 1000
 	}
 	for range tries {
@@ -115,16 +115,16 @@ func (p *wild) Decide(s *scheduler.State) scheduler.Action {
 	return scheduler.Action{}
 }
 
-// watched checks all invariants of a state whenever its policy decides, and integrates the work of all jobs.
+// watched checks all invariants of a state at each decision of its policy, and integrates the work of all jobs.
 type watched struct {
 	scheduler.Policy
 	t      *testing.T
 	last   float64
-	speed  map[int]float64 // by job: steps/s since last
+	speed  map[int]float64 // by job: steps/s since the last decision
 	done   []float64       // by job: steps computed
-	before []float64       // by job: Remaining at last
+	before []float64       // by job: remaining steps at the last decision
 	lost   []float64       // by job: steps lost in failures
-	slowed int             // speeds that the network limits, over all decisions
+	slowed int             // number of speeds that the network limits, over all decisions
 }
 
 func (p *watched) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) error {
@@ -156,7 +156,7 @@ func (p *watched) check(s *scheduler.State) {
 	}
 	clear(p.speed)
 	p.last = s.Now
-	places := make([]int, s.Arrived) // of each job: in the queue or running
+	places := make([]int, s.Arrived) // by job: occurrences in the queue or among running jobs
 	for i, job := range s.Queue {
 		if i > 0 && s.Queue[i-1] >= job {
 			t.Fatalf("queue %v is not in the order of arrival", s.Queue)
@@ -211,7 +211,7 @@ func (p *watched) check(s *scheduler.State) {
 	}
 }
 
-// network checks the speeds of all jobs that compute. Jobs that span machines share the links of these machines.
+// network checks the speeds of all computing jobs. Jobs that span machines share the links of these machines.
 func (p *watched) network(s *scheduler.State) {
 	computes := func(r *scheduler.Running) bool { return r.Speed > 0 && math.IsInf(r.Leaves, 1) }
 	load := make([]float64, len(s.Cluster.Machines))
@@ -244,7 +244,7 @@ func (p *watched) network(s *scheduler.State) {
 	}
 }
 
-// segments checks that no GPU has more jobs at a time than may share it, and that each job ends once.
+// segments checks that the jobs on a GPU never exceed the number that may share it, and that each job ends once.
 func segments(t *testing.T, r *scheduler.Result) {
 	t.Helper()
 	type edge struct {
@@ -309,7 +309,7 @@ func TestProperties(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if name == "limited" { // a short bound, so that many jobs are overdue
+				if name == "limited" { // this short bound makes many jobs overdue
 					p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, scheduler.Options{Explain: n%2 == 0})
 				}
 				look := &watched{Policy: p, t: t}
@@ -321,7 +321,7 @@ func TestProperties(t *testing.T) {
 				slowed += look.slowed
 				for job, c := range r.Jobs {
 					work := w.jobs.Jobs[job].Work
-					// The watcher does not see the end of the last job.
+					// The last decision is before the end of the last job, so watched does not see it.
 					if c.Finish == r.End {
 						continue
 					}
@@ -333,7 +333,7 @@ func TestProperties(t *testing.T) {
 						t.Fatalf("run %d: job %d: got %+v", n, job, c)
 					}
 				}
-				if n%10 == 0 { // again, with the same simulator memory and the same policy
+				if n%10 == 0 { // repeat the run with the same policy and the memory of the same simulator
 					again, err := simulate.Run(p, w.cluster, w.jobs, w.speeds, w.options)
 					if err != nil || text(again) != text(r) {
 						t.Fatalf("run %d: a second run differs: %v", n, err)
@@ -379,7 +379,7 @@ func TestResetEqualsFresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if seed%2 == 1 { // leave in the middle of a run
+		if seed%2 == 1 { // abandon this run in the middle
 			sim.Next(math.Inf(1))
 			if gpus, _, ok := sim.State().Place(sim.State().Queue[0], 0, nil); ok {
 				start(t, sim, sim.State().Queue[0], gpus...)

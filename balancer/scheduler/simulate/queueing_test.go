@@ -23,8 +23,8 @@ func markov(n int, rate float64, seed uint64) *scheduler.Workload {
 	return w
 }
 
-// sample returns the mean of a figure of the jobs over several runs, without the first tenth of the jobs. It also
-// returns half the width of the 99 % interval of this mean.
+// sample returns the mean of a figure of jobs over several runs, without the first tenth of the jobs. It also returns
+// half the width of the 99 % interval of the mean.
 func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s scheduler.Speeds,
 	figure func(scheduler.Completion) float64) (mean, half float64) {
 	t.Helper()
@@ -45,7 +45,7 @@ func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s schedule
 	for _, v := range values {
 		square += (v - mean) * (v - mean) / (runs - 1)
 	}
-	const student = 2.708 // 39 degrees of freedom, 99 %, two-sided
+	const student = 2.708 // quantile for 39 degrees of freedom and a two-sided 99 % interval
 	return mean, student * math.Sqrt(square/runs)
 }
 
@@ -78,12 +78,12 @@ func TestWaitingTimesFollowErlangC(t *testing.T) {
 	}
 }
 
-// halves are speeds with which each of two jobs on a GPU has half of its speed.
+// halves contains speeds at which each of two jobs on a GPU has half of its speed.
 type halves struct{ plain }
 
 func (halves) Shared(_, _, _, n int) (float64, bool) { return float64(n) / 2, true }
 
-// both starts the first job of the queue on GPU 0, even next to another job.
+// both starts the first job of the queue on GPU 0, even if another job runs there.
 type both struct{ gpu [1]int }
 
 func (*both) Name() string { return "both" }

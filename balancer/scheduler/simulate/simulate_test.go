@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// speeds of one kind: 1 step/s for each GPU, half of it over several machines, 0.75 in a pair
+// plain contains the speeds of one kind: 1 step/s for each GPU, half of it over several machines, and 0.75 of it in a
+// pair.
 type plain struct{}
 
 func (plain) Alone(_, _, n int, spread bool) float64 {
@@ -58,7 +59,7 @@ func stop(t *testing.T, s *simulate.Sim, job int) {
 	}
 }
 
-// next advances and checks the time of the event.
+// next advances the simulation to the next event, and checks its time.
 func next(t *testing.T, s *simulate.Sim, want float64) {
 	t.Helper()
 	if !s.Next(math.Inf(1)) {
@@ -72,10 +73,10 @@ func next(t *testing.T, s *simulate.Sim, want float64) {
 func TestJobsThatShareGPUs(t *testing.T) {
 	s := open(t, boxes(1, 2), jobs(scheduler.Job{Work: 20, GPUs: 2}, scheduler.Job{Arrival: 4, Work: 6, GPUs: 2}),
 		simulate.Options{})
-	start(t, s, 0, 0, 1) // 2 steps/s
+	start(t, s, 0, 0, 1) // runs at 2 steps/s
 	next(t, s, 4)
-	start(t, s, 1, 0, 1) // 8 steps done; both 1.5 steps/s
-	next(t, s, 8)        // job 1 ends; job 0 has 6 steps left
+	start(t, s, 1, 0, 1) // job 0 has done 8 steps; now both run at 1.5 steps/s
+	next(t, s, 8)        // job 1 has ended; job 0 has 6 steps left
 	if got := s.State().Remaining[0]; got != 6 {
 		t.Errorf("remaining: got %v steps, want 6", got)
 	}
@@ -94,7 +95,7 @@ func TestStopAndStartCostExactly(t *testing.T) {
 		simulate.Options{Record: true})
 	start(t, s, 0, 0)
 	next(t, s, 5)
-	stop(t, s, 0) // 15 steps left, saves until 7
+	stop(t, s, 0) // has 15 steps left, and saves until 7 s
 	if len(s.State().Queue) != 1 || s.State().Running[0].Leaves != 7 {
 		t.Errorf("while saving: got queue %v, running %+v", s.State().Queue, s.State().Running)
 	}
@@ -104,15 +105,15 @@ func TestStopAndStartCostExactly(t *testing.T) {
 	}
 	start(t, s, 1, 0)
 	next(t, s, 8)
-	start(t, s, 0, 0) // loads until 11
+	start(t, s, 0, 0) // loads until 11 s
 	next(t, s, 11)
-	stop(t, s, 0) // the job has not computed yet, but it saves, because it computes from now on
+	stop(t, s, 0) // The job loads until 11 s and computes from then on. It has computed no step yet, but it must save.
 	next(t, s, 13)
-	start(t, s, 0, 0) // loads until 16
+	start(t, s, 0, 0) // loads until 16 s
 	if !s.Next(14) || s.State().Now != 14 {
 		t.Error("Next(14) did not stop at 14 s")
 	}
-	stop(t, s, 0) // the job loads, so it leaves immediately
+	stop(t, s, 0) // the job still loads, so it frees its GPU immediately
 	start(t, s, 0, 0)
 	next(t, s, 17)
 	next(t, s, 32)
@@ -132,7 +133,7 @@ func TestFailureLosesWorkSinceTheCheckpoint(t *testing.T) {
 	if err := s.Apply(scheduler.Action{Verb: scheduler.Start, Job: 1, GPUs: []int{1}}); err == nil {
 		t.Error("started a job on a GPU that is not available")
 	}
-	start(t, s, 1, 0) // both 0.75 steps/s from 2 s
+	start(t, s, 1, 0) // both run at 0.75 steps/s from 2 s on
 	next(t, s, 9.5)   // job 0: checkpoints at 4 and 8 s, 20-2-6*0.75 = 13.5; job 1: checkpoint at 6 s, 20-3 = 17
 	if got := s.State().Remaining; got[0] != 13.5 || got[1] != 17 {
 		t.Errorf("remaining after the failure: got %v, want [13.5 17]", got)
@@ -153,11 +154,11 @@ func TestFailureLosesWorkSinceTheCheckpoint(t *testing.T) {
 func TestNetworkIsShared(t *testing.T) {
 	w := jobs(scheduler.Job{Work: 30, GPUs: 2, Network: 10}, scheduler.Job{Work: 15, GPUs: 2, Network: 10})
 	s := open(t, boxes(2, 2), w, simulate.Options{})
-	start(t, s, 0, 0, 2) // 1 step/s over two machines; the links hold one job
+	start(t, s, 0, 0, 2) // runs at 1 step/s over two machines, whose links can serve one job
 	if got := s.State().Running[0].Speed; got != 1 {
 		t.Errorf("speed: got %v, want 1", got)
 	}
-	start(t, s, 1, 1, 3) // each job 0.5 steps/s
+	start(t, s, 1, 1, 3) // each job now runs at 0.5 steps/s
 	next(t, s, 30)
 	next(t, s, 45)
 	if got := s.Result("").Jobs[0].Finish; got != 45 {
@@ -241,7 +242,7 @@ func TestRunEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-// restless stops its job as soon as it computes.
+// restless is a policy that stops its job as soon as it computes.
 type restless struct{ gpu [1]int }
 
 func (*restless) Name() string { return "restless" }
@@ -267,7 +268,7 @@ func TestRestlessPolicyIsAnError(t *testing.T) {
 	}
 }
 
-// idler starts its job, then decides again every second.
+// idler is a policy that starts its job, and then decides every second.
 type idler struct{ restless }
 
 func (p *idler) Decide(s *scheduler.State) scheduler.Action {
@@ -309,7 +310,7 @@ func (p *quitter) Decide(s *scheduler.State) scheduler.Action {
 	return p.restless.Decide(s)
 }
 
-// A run must end at the first decision after its context was canceled, even if many actions follow at the same time.
+// After its context is canceled, a run must end at the next decision, even if many actions follow at the same time.
 func TestCanceledRunEnds(t *testing.T) {
 	for _, after := range []int{1, 2, 1000} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -323,7 +324,7 @@ func TestCanceledRunEnds(t *testing.T) {
 	}
 }
 
-// Jobs that the network limits must not move between sets of GPUs forever.
+// Jobs that the network slows down must not move between sets of GPUs forever.
 func TestGangLeavesJobsThatTheNetworkLimits(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,

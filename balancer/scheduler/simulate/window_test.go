@@ -10,17 +10,17 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// The GPU time of the steady window must be that of the recorded segments and of the changes of the cluster. In a long
-// run, Little's law must hold for all policies.
+// The GPU time of the steady window must equal the GPU time from the recorded segments and the changes of the cluster.
+// In a long run, Little's law must hold for all policies.
 func TestSteadyWindow(t *testing.T) {
 	setup := workload.Default()
 	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 2000, Load: 0.6, Seed: 11})
 	if err != nil {
 		t.Fatal(err)
 	}
-	down, up := w.Jobs[100].Arrival, w.Jobs[900].Arrival // job 400 is the first one of the window
+	down, up := w.Jobs[100].Arrival, w.Jobs[900].Arrival // job 400 is the first job of the window
 	changes := []simulate.Change{{At: down, GPU: 9}, {At: up, GPU: 9, Up: true}}
-	for _, name := range []string{"easy", "srpt", "gang"} { // gang lets jobs share GPUs
+	for _, name := range []string{"easy", "srpt", "gang"} { // under gang, jobs share GPUs
 		p, err := scheduler.New(name, scheduler.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestSteadyWindow(t *testing.T) {
 			t.Fatalf("%s: got window %+v, want %v to %v s", name, r.Window, from, to)
 		}
 		busy, covered := 0.0, make([]float64, len(setup.Cluster.GPUs))
-		for _, s := range r.Segments { // in the order of start
+		for _, s := range r.Segments { // segments are in the order of their starts
 			for _, g := range s.GPUs {
 				begin, end := max(s.From, covered[g], from), min(s.To, to)
 				busy, covered[g] = busy+max(0, end-begin), max(covered[g], s.To)
@@ -51,7 +51,7 @@ func TestSteadyWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The jobs at the bounds of the window are at most a few dozen of 1,600.
+		// At the start and at the end of the window, at most a few dozen of its 1,600 jobs are in the cluster.
 		if f.Steady == nil || math.Abs(f.Steady.Little-1) > 0.1 {
 			t.Errorf("%s: got %+v, want Little's law within 10 %%", name, f.Steady)
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// With lower limits of the values that are not known yet, the mean and the deviation must be those of all values. The
-// mean of the known values alone must be too small, otherwise the test proves nothing.
+// Some values are not known yet, but have lower limits. With these limits, the mean and the deviation must be those of
+// all values. The mean of the known values alone must be too small; otherwise the test proves nothing.
 func TestCensoredValues(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	var known running
@@ -22,7 +22,7 @@ func TestCensoredValues(t *testing.T) {
 		}
 		n, sum, squares = n+1, sum+x, squares+x*x
 	}
-	known.weight, known.mean = n, sum/n // without the loss of weight of old values
+	known.weight, known.mean = n, sum/n // here, old values keep their weight
 	known.squares = squares - n*known.mean*known.mean
 	got, variance := known.with(least)
 	if math.Abs(got-mean) > 0.05 || math.Abs(math.Sqrt(variance)-deviation) > 0.05 {
@@ -31,11 +31,11 @@ func TestCensoredValues(t *testing.T) {
 	if known.mean > mean-0.2 {
 		t.Errorf("got mean %v of the known values, want a smaller one than %v", known.mean, mean-0.2)
 	}
-	// limits far below the known values contain no information
+	// Limits far below the known values contain no information.
 	if got, _ := known.with([]float64{-1e9, -50}); math.Abs(got-known.mean) > 1e-9 {
 		t.Errorf("limits without information: got mean %v, want %v", got, known.mean)
 	}
-	// a limit far above the known values is itself about the value
+	// A limit far above the known values is close to the value itself.
 	var few running
 	for range 5 {
 		few.add(1)
@@ -47,7 +47,7 @@ func TestCensoredValues(t *testing.T) {
 }
 
 func TestHazard(t *testing.T) {
-	// the values are those of scipy.stats.norm: pdf(a) / sf(a)
+	// scipy.stats.norm computed the wanted values: pdf(a) / sf(a).
 	for a, want := range map[float64]float64{-3: 0.0044378, 0: 0.7978846, 2: 2.3732155, 29.999: 30.03227,
 		31: 31.03219} {
 		if got := hazard(a); math.Abs(got-want) > 1e-3*want {

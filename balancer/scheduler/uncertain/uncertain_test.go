@@ -21,8 +21,8 @@ func generated(t *testing.T, jobs int) (*workload.Setup, *scheduler.Workload) {
 	return setup, w
 }
 
-// The logarithms of the errors must have mean 0 and the stated deviation, depend on the seed, and be equal for equal
-// seeds. An estimate or an error of the job itself must take precedence.
+// The logarithms of the errors must have mean 0 and the stated deviation. They must depend only on the seed. An
+// estimate or an error that a job states itself must take precedence.
 func TestStatedEstimates(t *testing.T) {
 	_, w := generated(t, 4000)
 	w.Jobs[7].Estimate, w.Jobs[8].Error = 123, 3
@@ -40,7 +40,7 @@ func TestStatedEstimates(t *testing.T) {
 		sum, squares = sum+x, squares+x*x
 	}
 	n := float64(len(got) - 2)
-	// 4 standard errors
+	// The tolerances are 4 standard errors.
 	if mean, deviation := sum/n, math.Sqrt(squares/n); math.Abs(mean) > 4*0.5/math.Sqrt(n) ||
 		math.Abs(deviation-0.5) > 4*0.5/math.Sqrt(2*n) {
 		t.Errorf("got a mean error of %v with deviation %v, want 0 with 0.5", mean, deviation)
@@ -68,7 +68,7 @@ func TestStatedEstimates(t *testing.T) {
 	}
 }
 
-// truthful checks that a policy sees consistent estimates and never the work.
+// truthful is a policy that checks the state of another policy: estimates are consistent, and the true work is hidden.
 type truthful struct {
 	scheduler.Policy
 	t      *testing.T
@@ -98,8 +98,8 @@ func (p *truthful) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(s)
 }
 
-// All policies must finish all jobs although the estimates are wrong and GPUs fail. Only the options must decide which
-// estimates the policies see.
+// All policies must finish all jobs although estimates are wrong and GPUs fail. The estimates that a policy sees must
+// depend only on the options.
 func TestPoliciesRunOnEstimates(t *testing.T) {
 	setup, w := generated(t, 150)
 	o := uncertain.Options{Seed: 1, Sigma: 1.5, Drift: 0.5}
@@ -135,8 +135,8 @@ func TestPoliciesRunOnEstimates(t *testing.T) {
 	}
 }
 
-// Without errors, a hidden policy must do the same as the policy itself. fcfs does not use the work, so errors must not
-// change its runs.
+// Without errors, a policy that sees estimates must decide as one that sees the true work. fcfs does not use the work,
+// so errors must not change its runs.
 func TestExactEstimatesChangeNothing(t *testing.T) {
 	setup, w := generated(t, 100)
 	run := func(name string, o uncertain.Options, hide bool) *scheduler.Result {
@@ -166,7 +166,7 @@ func TestExactEstimatesChangeNothing(t *testing.T) {
 	}
 }
 
-// shown records the estimate of each job at its arrival.
+// shown is a policy that records the estimate of each job at its arrival.
 type shown struct {
 	scheduler.Policy
 	steps []float64
@@ -179,7 +179,7 @@ func (p *shown) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(s)
 }
 
-// History must reduce random errors, because jobs of a kind have similar work, and remove a drift.
+// Jobs of a kind have similar work, so the history must reduce random errors. It must also remove a drift.
 func TestHistoryCorrectsEstimates(t *testing.T) {
 	setup, w := generated(t, 3000)
 	deviation := func(o uncertain.Options) float64 {
@@ -202,9 +202,10 @@ func TestHistoryCorrectsEstimates(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    uncertain.Options
-		most float64 // deviation with history / deviation as stated
+		most float64 // upper limit of: deviation with history / stated deviation
 	}{
-		// Work of a kind has a deviation of 0.6 to 1, so the best combination with an error of 1 has 0.51 to 0.71.
+		// The work of a kind has a deviation of 0.6 to 1. The best combination with an estimate whose error is 1
+		// therefore has a deviation of 0.51 to 0.71.
 		{"random errors", uncertain.Options{Seed: 1, Sigma: 1}, 0.8},
 		{"drift", uncertain.Options{Seed: 1, Drift: 1}, 0.2},
 		{"both", uncertain.Options{Seed: 1, Sigma: 0.5, Drift: 1}, 0.8},
@@ -229,7 +230,8 @@ func (p whole) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(&view)
 }
 
-// A policy with a journal must see each estimate that doubles while a job runs, as a policy without a journal does.
+// The estimate of a running job doubles if the job exceeds it. A policy with a journal must see each of these changes,
+// as a policy without a journal does.
 func TestJournalHasDoubledEstimates(t *testing.T) {
 	setup, w := generated(t, 150)
 	o := uncertain.Options{Seed: 1, Sigma: 1.5, History: true}

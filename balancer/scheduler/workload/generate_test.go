@@ -31,7 +31,7 @@ func TestDefaultIsValid(t *testing.T) {
 	}
 }
 
-// The work that arrives per second must be Load times the capacity, within the statistical error.
+// The work that arrives per second must be Load times the capacity of the cluster, within the statistical error.
 func TestLoad(t *testing.T) {
 	s := Default()
 	for _, a := range []Arrivals{{Jobs: 40000, Load: 0.5, Seed: 1}, {Jobs: 40000, Load: 1.5, Seed: 2, Burst: 5}} {
@@ -48,7 +48,7 @@ func TestLoad(t *testing.T) {
 			gpuSeconds += float64(j.GPUs) * j.Work / speed
 		}
 		got := gpuSeconds / (w.Jobs[len(w.Jobs)-1].Arrival * float64(len(s.Cluster.GPUs)))
-		if math.Abs(got/a.Load-1) > 0.05 { // four standard errors of the burst arrivals
+		if math.Abs(got/a.Load-1) > 0.05 { // four standard errors with bursts of arrivals
 			t.Errorf("load: got %v, want %v", got, a.Load)
 		}
 	}

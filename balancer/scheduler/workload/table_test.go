@@ -77,8 +77,8 @@ func TestTableIsChecked(t *testing.T) {
 	}
 }
 
-// A cluster with two GPUs of each type runs a gang of four. The speed of four GPUs of one type cannot be measured
-// there, so Mixed must not need it.
+// A cluster with two GPUs of each of two types runs a gang of four. There, the speed of four GPUs of one type cannot be
+// measured, so Mixed must not need it.
 func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
 	curve := func(seconds float64) divide.Curve {
 		return divide.Curve{{Samples: 16, Seconds: seconds / 2}, {Samples: 64, Seconds: 2 * seconds}}

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
-// In runs of unequal ranks with evaluations and checkpoints, the parts of a step sum to the time that the clock
-// measures. scripts/account_runs.sh checks the same for 20 runs in the testbed.
+// In runs of unequal ranks with evaluations and checkpoints, the parts of a step must sum to the elapsed time.
+// scripts/account_runs.sh checks the same for 20 runs in the testbed.
 func TestTheAccountSumsToTheMeasuredStep(t *testing.T) {
 	p := buildRanks(t)
 	slow := clitest.WriteConfig(t, "weather v1\nrank 1 speed 0.3\nevery 5 for 2 rank 0 speed 0.5\n")
@@ -32,7 +32,7 @@ func TestTheAccountSumsToTheMeasuredStep(t *testing.T) {
 	}
 }
 
-// checkAccounts compares the accounts in the records of a run with the clock.
+// checkAccounts compares the accounts in a run's records with elapsed times.
 func checkAccounts(t *testing.T, logs string) {
 	t.Helper()
 	var summary struct {
@@ -51,7 +51,7 @@ func checkAccounts(t *testing.T, logs string) {
 		}
 	}
 	agree("the summary's parts of a step", sumOf(summary.Bottleneck.Parts), summary.Bottleneck.Step)
-	apart, decisions := map[int64]bool{}, 0 // steps after which training pauses
+	apart, decisions := map[int64]bool{}, 0 // steps after which training pauses, so they are not contiguous
 	eachJSON(t, filepath.Join(logs, runtime.EventsFile), func(e *runtime.Event) {
 		if e.Evaluation != nil || e.Checkpoint != nil {
 			apart[e.Step] = true
@@ -74,11 +74,11 @@ func checkAccounts(t *testing.T, logs string) {
 	if err != nil || damaged > 0 || len(records) != 60 || decisions < 8 || len(apart) < 3 {
 		t.Fatalf("got %d records, %d decisions, and pauses after %v: %v", len(records), decisions, apart, err)
 	}
-	// Before a step, the testbed changes its conditions, which takes no training time. A busy machine can stop the
-	// process between the end of a step and the time of its record, so the medians count. Decisions and conditions
-	// repeat after 5 steps, so each of 5 steps has its own median.
+	// Between two steps, the testbed changes its conditions, which does not count as training time. A busy machine can
+	// stop the process between the end of a step and the time of its record, so the test compares medians. Decisions
+	// and conditions repeat every 5 steps, so each of 5 steps has its own median.
 	var off, step [5][]float64
-	all := 0.0 // without the warm-up, as in the summary
+	all := 0.0 // as in the summary, without the warm-up
 	for i, r := range records {
 		if i < runtime.WarmUpSteps {
 			continue
@@ -106,7 +106,7 @@ func sumOf(parts map[string]float64) (sum float64) {
 	return sum
 }
 
-// eachJSON calls f with each line of a file of JSON lines.
+// eachJSON calls f for each line of a file of JSON lines.
 func eachJSON[T any](t *testing.T, path string, f func(*T)) {
 	t.Helper()
 	for line := range strings.Lines(string(clitest.ReadFile(t, path))) {

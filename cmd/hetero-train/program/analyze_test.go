@@ -78,7 +78,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	// a folder that does not exist, instead of a folder that is not writable
+	// A missing folder replaces a read-only one here, because root can write to read-only folders.
 	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary))
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)
@@ -97,8 +97,8 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	// Files must be replaced and not overwritten, so that a reader with an open file can read the old content to its
-	// end.
+	// Command analyze must replace its files instead of overwriting them. A reader with an open file can then read the
+	// old content to its end.
 	former := []string{"report.md", "summary.csv"}
 	if err := os.Mkdir(output, 0o755); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 	report := string(clitest.ReadFile(t, filepath.Join(output, "report.md")))
-	for line := range strings.Lines(report) { // every figure must appear in the report
+	for line := range strings.Lines(report) { // all figures must be in the report
 		_, rest, ok := strings.Cut(line, "](")
 		name, _, _ := strings.Cut(rest, ")")
 		if !ok || !strings.HasSuffix(name, ".png") {
@@ -143,15 +143,15 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		!strings.Contains(string(clitest.ReadFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
 		t.Errorf("report:\n%s", report)
 	}
-	blocked := filepath.Join(output, "report.md", "analysis") // a path below a regular file
+	blocked := filepath.Join(output, "report.md", "analysis") // a path below a regular file cannot be created
 	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage ||
 		!strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }
 
-// Command analyze --compare must read the files that training writes, and the files that training stores in a folder of
-// MLflow.
+// Command analyze --compare must read the files of training runs, and the files of a run that training stores in a
+// folder of MLflow.
 func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -181,7 +181,7 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 		}
 	}
 	_, differ, _ := strings.Cut(o.stdout, "setting that differs")
-	if strings.Count(differ, "\n") != 3 { // the rest of the heading, optimizer.lr, "written"
+	if strings.Count(differ, "\n") != 3 { // the rest of the heading, optimizer.lr, and "written"
 		t.Errorf("got settings that differ\n%s\nwant optimizer.lr alone", differ)
 	}
 	for _, name := range []string{"loss_by_step.png", "loss_by_time.svg", "throughput_by_step.png",
@@ -254,15 +254,15 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 		!strings.Contains(o.stderr, "warning: "+fast+": "+runtime.FileName(0)+": 1 damaged line ignored") {
 		t.Errorf("a damaged line: got exit code %d and %q, want a warning with the name of the run", o.code, o.stderr)
 	}
-	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file
+	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file cannot be created
 	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage ||
 		!strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }
 
-// Command analyze --compare must read the records that training sends to a real MLflow server. Package mlflow tests the
-// client with a real server, and package analysis the comparison with a fake one, in make test.
+// Command analyze --compare must read the records that training sends to a real MLflow server. In `make test`, package
+// mlflow tests the client with a real server, and package analysis tests the comparison with a fake one.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	needtest.Large.Need(t, "starts an MLflow server")
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		if o := execute([]string{"tracking", "sync", filepath.Join(root, run)}); o.code != exit.Done {
-			// the end of the run may not have waited long enough for the server
+			// The run may end before the server has all records.
 			t.Fatalf("got exit code %d, %s", o.code, o.stderr)
 		}
 		paths = append(paths, filepath.Join(root, run), address+"#"+name+"/"+run)
@@ -309,7 +309,7 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 			t.Errorf("got %+v from the server, want the values of %+v", sent, own)
 		}
 	}
-	// The address of the run's page leads to the same run.
+	// The web address of the run's page must work, too.
 	if o := execute([]string{"analyze", "--compare", s.Runs[1].Path, paths[1]}); o.code != exit.Usage ||
 		!strings.Contains(o.stderr, "are the same run") {
 		t.Errorf("%s: got exit code %d and %q, want 2, because it is %s", s.Runs[1].Path, o.code, o.stderr, paths[1])

@@ -15,7 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// builtForArm64 builds the program for arm64 once, with the stamps of builtProgram: ranks compare their versions.
+// builtForArm64 builds the program for arm64 once. It has the same version stamps as builtProgram, because ranks
+// compare their versions.
 var builtForArm64 = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train-arm64")
 	cmd := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..")
@@ -26,8 +27,8 @@ var builtForArm64 = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model with the name model, with the
-// libraries of make ARCH=arm64.
+// onArm64 returns a command that runs the program for arm64 under QEMU, with the libraries of `make ARCH=arm64`. model
+// is the CPU model of QEMU.
 func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	t.Helper()
 	qemu := needtest.Program(t, "arm64", "qemu-aarch64", "qemu-aarch64-static")
@@ -54,9 +55,9 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Two ranks of different processors train ten steps with unequal shares. The program compares the bits of their states
-// at the start and at the end, and ends with an error if the bits differ. The losses must equal the losses of one rank
-// of this machine, up to the rounding of sums in another order.
+// Two ranks on different processors train ten steps with unequal shares. The program compares the bits of their states
+// at the start and at the end, and fails if they differ. The losses must equal those of one rank on this machine, up to
+// the rounding of sums in another order.
 func TestAnX86AndAnArm64RankTrainTogether(t *testing.T) {
 	needtest.Arm64.Need(t, "a rank under QEMU")
 	const steps, tolerance = 10, 1e-5

@@ -75,7 +75,7 @@ func TestSimulateWithScores(t *testing.T) {
 	}
 }
 
-// A shell passes the output of a command as a named pipe: --curves <(command).
+// A shell passes the output of a command as a named pipe if the argument is --curves <(command).
 func TestSimulateReadsANamedPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "curves")
 	if err := needtest.MakePipe(pipe); err != nil {
@@ -118,7 +118,7 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// The account of the memory says so if the policy does not report its part.
+// If the policy does not report its memory, the account of the memory must say so.
 func TestSimulateShowsTheMemory(t *testing.T) {
 	file := fileOfCurves(t)
 	for policy, unknown := range map[string]bool{"hybrid": false, "none": true, "dynamic": true} {
@@ -129,7 +129,8 @@ func TestSimulateShowsTheMemory(t *testing.T) {
 	}
 }
 
-// The output has the CPU times of the decisions. With fewer steps than an interval, there is no decision.
+// The output must contain the CPU times of the decisions. If a run has fewer steps than an interval, it has no
+// decision.
 func TestSimulateShowsTheTimesOfDecisions(t *testing.T) {
 	file := fileOfCurves(t)
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "dynamic", "--steps"}
@@ -161,7 +162,7 @@ func TestSimulateShowsTheTimesOfDecisions(t *testing.T) {
 	}
 }
 
-// The output shows the estimate of the policy and the true value. A policy without curves has no estimate.
+// The output must show the estimate of the policy and the true value. A policy without curves has no estimate.
 func TestSimulateShowsTheEstimate(t *testing.T) {
 	file := fileOfCurves(t)
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200"}

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// unequalRun trains with two ranks. The device of rank 1 simulates a slowdown.
+// unequalRun trains with two ranks. The device of rank 1 simulates the slowdown.
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
 	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64",
@@ -60,7 +60,8 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	}
 	curves, _, err := simulate.ReadCurves(
 		bytes.NewReader(clitest.ReadFile(t, filepath.Join(output, "run", "logs", rebalance.CurvesFile))))
-	if err != nil || len(curves) != 2 || curves[1].At(32) < 2*curves[0].At(32) { // both ranks have had 32 samples
+	// Both ranks have computed shares of 32 samples.
+	if err != nil || len(curves) != 2 || curves[1].At(32) < 2*curves[0].At(32) {
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
 	again := t.TempDir() // a second run, which must use the cached curves from its first step
@@ -70,7 +71,7 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	}
 }
 
-// A policy must change which rank computes a sample, but not the result of training.
+// A policy may change which rank computes a sample, but must not change the result of training.
 func TestPoliciesTrainAlike(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -78,7 +79,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {
 		output, fixed := filepath.Join(dir, policy), policy == "none" || policy == "proportional"
 		// Without a profile, dynamic and hybrid start with equal shares. With a profile, the first shares could already
-		// be final.
+		// be the final ones.
 		profile := "off"
 		if fixed {
 			profile = "auto"
@@ -100,7 +101,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	}
 	for policy, got := range losses {
 		for step, want := range losses["none"] {
-			if math.Abs(got[step]-want) > 1e-3*want { // sums of f32 in another order, over 30 AdamW steps
+			if math.Abs(got[step]-want) > 1e-3*want { // tolerance: sums of f32 in another order, over 30 AdamW steps
 				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
 				break
 			}

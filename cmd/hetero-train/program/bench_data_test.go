@@ -45,7 +45,7 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 // The program must print results to standard output and progress to standard error.
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 	t.Parallel()
-	hasFastBF16(t) // skips the test without the CPU library
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1", "--json"})
 	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") ||
@@ -58,10 +58,10 @@ func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 	}
 }
 
-// bench ops prints its progress to standard error, and one row for each kind of op to standard output.
+// bench ops must print its progress to standard error, and one row for each kind of op to standard output.
 func TestBenchOpsSaysWhatItDoes(t *testing.T) {
-	t.Parallel()   // it measures limits for seconds of the clock
-	hasFastBF16(t) // skips the test without the CPU library
+	t.Parallel()   // the command measures limits for some seconds of elapsed time
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1"})
 	for _, want := range []string{"measuring limit 1/6: f32 multiply-adds", "1 warm-up steps, then 2 timed steps",

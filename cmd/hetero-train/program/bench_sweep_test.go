@@ -15,20 +15,21 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// sweepOf returns a command that sweeps a tiny model.
+// sweepOf returns the arguments of a sweep over batch sizes with a tiny model.
 func sweepOf(dir string, args ...string) []string {
 	return append([]string{"bench", "sweep", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--classes", "10", "--threads", "1", "--output-dir", dir}, args...)
 }
 
 func TestBenchSweepNamesTheKneeAndTheLargestBatch(t *testing.T) {
-	hasFastBF16(t) // skips the test without the CPU library
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	dir := t.TempDir()
 	o := execute(sweepOf(dir, "--batch-sizes", "8,2,2000000", "--precision", "f32", "--seconds", "0.01"))
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "--batch-sizes: got 2000000, want 1 to 1048576") {
 		t.Errorf("got exit code %d and %q, want the number refused", o.code, o.stderr)
 	}
-	// At this size, 1048576 images need more than a terabyte. The command never allocates this memory.
+	// At this size, 1048576 images need more than a terabyte. The command must refuse this size before it allocates the
+	// memory.
 	o = execute(sweepOf(dir, "--image-size", "64", "--batch-sizes", "2,1,1048576", "--precision", "f32,bf16",
 		"--seconds", "0.01", "--rounds", "2"))
 	for _, want := range []string{"f32, 1 threads", "bf16, 1 threads", "knee: batch ", "largest batch that fits in ",
@@ -104,11 +105,11 @@ func TestAnInterruptedSweepKeepsWhatItMeasured(t *testing.T) {
 	}
 }
 
-// untilText collects output, and closes a channel once the output contains a text.
+// untilText collects output, and closes a channel once the output contains text.
 type untilText struct {
 	all  bytes.Buffer
 	text string
-	seen chan struct{} // nil after it was closed
+	seen chan struct{} // closed when the text is found, then nil
 }
 
 func (w *untilText) Write(b []byte) (int, error) {

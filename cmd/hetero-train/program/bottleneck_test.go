@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// The folder is usable, but the disk is full.
+// The folder is writable, but the disk is full.
 func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	if !inOwnMounts(t) {
 		return
@@ -23,7 +23,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	j := assembly.New(&config.Config{}, session.Options{})
 	j.Data = &parts.Opened{}
 	j.Folder = &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}
-	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // uses the remaining space
+	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // fills the disk
 		t.Fatal(err)
 	}
 	j.Process.Cfg.Profile.TensorBoardInterval = 1

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// carriers are the values with which parts of the program reach the process, the rank and the run.
+// carriers are the types through which parts of the program reach the process, the rank and the run.
 var carriers = []string{"session.Session", "compute.Rank", "assembly.Run", "training"}
 
-// A struct contains a carrier as a field with a name. If a struct embedded the carrier, a reader could not see whether
-// a method uses the process, the rank or the run.
+// A struct must contain a carrier as a named field. If a struct embedded the carrier, readers could not see whether a
+// method uses the process, the rank or the run.
 func TestCarriersAreNotEmbedded(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
@@ -52,7 +52,7 @@ func TestCarriersAreNotEmbedded(t *testing.T) {
 	}
 }
 
-// typeName returns the name of a type as a file writes it, without a star.
+// typeName returns the name of a type as it is in the source, without a star.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

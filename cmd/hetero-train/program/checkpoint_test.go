@@ -138,7 +138,7 @@ func TestVerify(t *testing.T) {
 		got.Faults[1].Tensor != "fc.weight" || len(got.Checked) != 2 {
 		t.Errorf("got %v, %s", err, o.stdout)
 	}
-	// The command must use the newest valid checkpoint, and print that this checkpoint is not the newest one.
+	// The command must use the newest valid checkpoint, and must warn that this checkpoint is not the newest one.
 	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done ||
 		!strings.Contains(o.stderr, "warning: checkpoint") || !strings.Contains(o.stdout, "step-00000010") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
@@ -250,7 +250,7 @@ func TestRunStartsFromWeights(t *testing.T) {
 			t.Errorf("%s: a folder was made", c.name)
 		}
 	}
-	// A run that resumes needs no initial weights, so the file of weights may be missing.
+	// A run that resumes does not use initial weights, so their file may be missing.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

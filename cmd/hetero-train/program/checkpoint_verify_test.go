@@ -24,7 +24,7 @@ func TestASummaryThatCannotBeWrittenInThatFolderIsForTheUserToMend(t *testing.T)
 	}
 }
 
-// The weights of a run that diverged may be finite, so only the result of the run shows that the weights are useless.
+// The weights of a diverged run may be finite. Only the result of the run then shows that they are useless.
 func TestCheckpointsOfARunThatDivergedAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir, _ := trainSmall(t)

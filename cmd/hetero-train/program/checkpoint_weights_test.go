@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// foreignCNN returns the tensors of a simple_cnn with channels [3] under the names that PyTorch would use, each with
-// the given prefix.
+// foreignCNN returns the tensors of a simple_cnn with channels [3]. Their names are those of PyTorch, each with the
+// given prefix.
 func foreignCNN(t *testing.T, prefix string, classes int) []checkpoint.Tensor {
 	t.Helper()
 	cfg, err := config.Load("", parts.BuiltinCatalog, config.Override{Key: "model.channels", Value: "[3]"})
@@ -94,7 +94,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 		t.Errorf("got %d exported and %d imported tensors, want %d and %d", len(exported), len(imported), len(theirs),
 			len(theirs)-2)
 	}
-	// Training must be possible from the imported checkpoint, with the number of classes of the file.
+	// Training must be able to start from the imported checkpoint, with the number of classes in the file.
 	run := []string{"train.resume=" + folder, "model.channels=[3]", "model.num_classes=4", "data.num_classes=4",
 		"optimizer.name=sgd"}
 	if o := trainIn(t, filepath.Join(dir, "resumed"), run...); o.code != exit.Done ||
@@ -114,7 +114,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 	}
 	all := contents(t, out)
 	w := all["fc.weight"]
-	// rounding is to nearest, ties to even
+	// Rounding is to nearest, ties to even.
 	if got := binary.LittleEndian.Uint16(w.Data); w.DType != tensor.BF16 || got != 0x3f80 {
 		t.Errorf("got %v %#04x, want bf16 0x3f80", w.DType, got)
 	}
@@ -261,7 +261,7 @@ func TestExportOfAverages(t *testing.T) {
 		smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
-	// The averages begin with the weights of the first step, and change little afterwards.
+	// The averages start as the weights of the first step, and change little afterwards.
 	start := []string{"model.init_from=" + in, "model.channels=[3]", "schedule.name=constant"}
 	for name, more := range map[string][]string{
 		"one": {"train.steps=1"}, "three": {"train.steps=3", "ema.decay=0.999999"}} {

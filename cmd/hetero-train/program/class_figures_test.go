@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// Classifiers of images have the same figures by class as classifiers of texts: F1 as the metric of the best
-// evaluation, a warning about classes that are never predicted, and tables of eval.
+// Image classifiers must have the same figures by class as text classifiers: F1 as the metric of the best evaluation, a
+// warning about classes that are never predicted, and tables of eval.
 func TestImagesHaveFiguresByClass(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -53,7 +53,7 @@ func TestImagesHaveFiguresByClass(t *testing.T) {
 	}
 }
 
-// The start of a run states how many samples are left out, because each step needs a whole batch.
+// Each step needs a whole batch. At its start, a run must state how many samples this leaves out.
 func TestSamplesOutsideWholeBatchesAreStated(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

@@ -19,7 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// painted returns a folder of classes of images. folders maps the folder of a class to the colour of its images.
+// painted returns a folder with one folder of images per class. folders maps the name of each class's folder to the
+// colour of its images.
 func painted(t *testing.T, folders map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +41,7 @@ func painted(t *testing.T, folders map[string]string) string {
 	return dir
 }
 
-// renameClasses copies a file of weights with other names of the classes.
+// renameClasses copies a file of weights, and changes the names of its classes.
 func renameClasses(t *testing.T, from, to string, names []string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -53,7 +54,7 @@ func renameClasses(t *testing.T, from, to string, names []string) {
 	}
 }
 
-// accuracy returns the top-1 accuracy that eval prints for all images of a folder, and its messages.
+// accuracy returns the top-1 accuracy that eval prints for all images of a folder, and its messages on standard error.
 func accuracy(t *testing.T, model, pictures string, more ...string) (top1 float64, messages string) {
 	t.Helper()
 	o := execute(append([]string{"eval", model, "--json", "--split", "train", "--device", "reference", "--set",
@@ -74,7 +75,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	dir, _ := trainSmall(t, with(painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"}),
 		"train.steps=120")...)
 
-	// A data set of some of the classes. The numbers of these classes differ from the numbers in the model.
+	// This data set has only some of the classes. Their numbers differ from those in the model.
 	some := painted(t, map[string]string{"red": "red", "green": "green"})
 	top1, messages := accuracy(t, dir, some)
 	if top1 < 0.9 || !strings.Contains(messages, "2 of the 3 classes") {
@@ -91,7 +92,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		t.Errorf("more classes than the model: exit code %d: %s", o.code, o.stderr)
 	}
 
-	// The files of weights contain the names of the classes.
+	// Exported and imported weights must contain the names of the classes.
 	file, imported := filepath.Join(t.TempDir(), "out.safetensors"), filepath.Join(t.TempDir(), "imported")
 	for _, args := range [][]string{{"checkpoint", "export", dir, "--output", file}, {"checkpoint", "import", file,
 		"--output", imported, "--set", "model.channels=[3, 4]", "--set", "data.image_size=8"}} {
@@ -111,8 +112,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		t.Errorf("with other names of the classes: accuracy %v, want at most 0.1 and a message:\n%s", got, messages)
 	}
 
-	// A run starts from a classifier whose classes have another order. This test exchanges the names of the classes in
-	// the file, so the outputs match images of other colours.
+	// A run starts from a classifier whose classes have another order. The test exchanges the names of the classes in
+	// the file, so each output belongs to images of another colour.
 	exchanged := filepath.Join(t.TempDir(), "exchanged.safetensors")
 	renameClasses(t, file, exchanged, []string{"green", "red", "blue"})
 	ordered := painted(t, map[string]string{"green": "blue", "red": "green", "blue": "red"})
@@ -129,8 +130,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		}
 	}
 
-	// If the weights were trained on classes with other names, the classifier is replaced. With init_head = keep, the
-	// weights are refused.
+	// If the weights were trained on classes with other names, the run must replace the classifier. With init_head =
+	// keep, it must refuse the weights.
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, smallRun)
 	other := with(painted(t, map[string]string{"one": "red", "two": "blue", "three": "green"}), "train.steps=1",
@@ -140,7 +141,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		`names of the classes: file "blue" "green" "red", model "one" "three" "two"`)
 }
 
-// The number of each class of a text comes from the model, and not from the order of the labels.
+// The numbers of the classes of texts must come from the model, and not from the order of the labels.
 func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -198,7 +199,7 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	}
 }
 
-// The tokens of a model have no meaning without the vocabulary of the model.
+// The token numbers of a model have a meaning only in the vocabulary of the model.
 func TestAnotherVocabularyIsRefused(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// reviews writes a file of texts whose classes a small model can learn to distinguish, and returns the path. The texts
-// have unequal lengths.
+// reviews writes a file of texts, and returns its path. A small model can learn to distinguish the classes of these
+// texts. The texts have unequal lengths.
 func reviews(t *testing.T, dir, name string, n int, classes []string) string {
 	var b strings.Builder
 	if strings.HasSuffix(name, ".tsv") {
@@ -34,7 +34,7 @@ func reviews(t *testing.T, dir, name string, n int, classes []string) string {
 	return writeText(t, dir, name, b.String())
 }
 
-// smallClassifier is BERT on labelled texts, 16 steps per epoch.
+// smallClassifier returns the settings of a BERT on labelled texts, with 16 steps per epoch.
 func smallClassifier(path, vocab string) string {
 	return strings.NewReplacer("dataset = \"synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12\nnum_samples = 256",
 		fmt.Sprintf("dataset = \"labelled_text\"\npath = %q\nvocab_file = %q\nsequence_length = 16", path, vocab)).
@@ -111,7 +111,7 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 			fmt.Sprint(settings["architectures"]) != "[BertForSequenceClassification]" {
 			t.Errorf("%s: config.json: %v", c.name, settings)
 		}
-		// The imported weights give the same predictions.
+		// The imported weights must give the same predictions.
 		var ours, theirs inference.TextPrediction
 		line := writeText(t, dir, "line.txt", "the worst\n")
 		for from, to := range map[string]*inference.TextPrediction{run: &ours, imported: &theirs} {
@@ -127,7 +127,7 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 	}
 }
 
-// e0 returns the first class in the order of the program.
+// e0 returns the class that comes first in the program's order.
 func e0(classes []string) string {
 	first := classes[0]
 	for _, c := range classes {
@@ -153,7 +153,7 @@ func TestAnySplitOfLabelledTextsTrainsAsOneRank(t *testing.T) {
 		finish(t, p.command(output, "balance.fixed_shares="+shares, "parallel.ranks="+ranks, "train.epochs=2"),
 			0).check(t, exit.Done, "")
 		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
-			// other order of f32 sums
+			// The tolerance allows for another order of f32 sums.
 			t.Errorf("%s ranks: final loss %.7g, one rank has %.7g", ranks, got.loss(t), want.loss(t))
 		}
 	}
@@ -178,7 +178,7 @@ func TestAnySplitOfTextsGroupedByLengthTrainsAsOneRank(t *testing.T) {
 		finish(t, p.command(output, set("balance.fixed_shares="+shares, "parallel.ranks="+ranks)...), 0).check(t,
 			exit.Done, "")
 		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
-			// other order of f32 sums
+			// The tolerance allows for another order of f32 sums.
 			t.Errorf("%s ranks: final loss %.7g, one rank has %.7g", ranks, got.loss(t), want.loss(t))
 		}
 	}
@@ -271,7 +271,7 @@ func TestModelsOfTextAreEvaluatedAndPredict(t *testing.T) {
 			!strings.Contains(o.stdout, c.want) {
 			t.Errorf("%s: exit %d, %v: %s%s", name, o.code, err, o.stdout, o.stderr)
 		}
-		marked := writeText(t, dir, "marked.txt", "\ufeff"+c.line) // a byte order mark changes nothing
+		marked := writeText(t, dir, "marked.txt", "\ufeff"+c.line) // a byte order mark must change nothing
 		if again := execute([]string{"predict", run, marked, "--top", "3", "--json"}); strings.ReplaceAll(again.stdout,
 			marked, texts) != o.stdout {
 			t.Errorf("%s: got %s, want %s", name, again.stdout, o.stdout)

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// wallClock lists the files that derive a value from the wall clock, and the purpose. All other code uses differences
-// of time.Now, which are monotonic, so that setting the clock changes no time-out and no duration. If you add a file,
-// make sure that no decision of a running program depends on the value.
+// wallClock lists the files that derive a value from the wall clock, and the purpose of the value. All other code uses
+// differences of time.Now, which are monotonic: setting the clock changes no time-out and no duration. If you add a
+// file, make sure that no decision of a running program depends on the value.
 var wallClock = map[string]string{
 	"cmd/hetero-train/internal/command/schedule/advise.go":  "how long jobs of another program have run",
 	"cmd/hetero-train/internal/jobqueue/kubernetes/read.go": "likewise",
@@ -57,11 +57,11 @@ var wallClock = map[string]string{
 	"profiler/trace/event.go":                               "when an event was, for readers of the file",
 }
 
-// stripping lists the methods and functions whose results contain no monotonic time.
+// stripping lists the methods and functions that discard the monotonic time of their operand.
 var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse",
 	"ParseInLocation", "Date"}
 
-// This static check covers row M6 of docs/reliability.md.
+// This static check of the sources covers row M6 of docs/reliability.md.
 func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
@@ -106,8 +106,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 var nativeWallClock = regexp.MustCompile(
 	`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
 
-// followsWallClock reports whether a file calls a function of stripping on a time: a function of package time, a method
-// of time.Now(), or a method that only times have.
+// followsWallClock reports whether a file calls a function of stripping on a time: as a function of package time, on
+// the result of time.Now(), or as a method that only times have.
 func followsWallClock(t *testing.T, path string) bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -136,7 +136,7 @@ func followsWallClock(t *testing.T, path string) bool {
 		switch name := method.Sel.Name; {
 		case name == "Parse" || name == "ParseInLocation" || name == "Date":
 			found = found || inTime
-		case name == "Truncate" || name == "Round": // only for a time; durations have these methods too
+		case name == "Truncate" || name == "Round": // counts only for a time, because durations have these methods, too
 			now, isCall := method.X.(*ast.CallExpr)
 			selector, _ := ast.Unparen(method.X).(*ast.SelectorExpr)
 			if isCall {

@@ -28,12 +28,13 @@ import (
 // jobToken is the secret of the runs in this file.
 const jobToken = "4f1c0a5e7d9b8236-of-the-tests"
 
-// rendezvousProtocol returns the protocol of rank discovery, as any program with this secret can use it.
+// rendezvousProtocol returns the protocol of rank discovery with this secret. Any program that knows the secret can use
+// it.
 func rendezvousProtocol(secret string) handshake.Protocol {
 	return handshake.Protocol{Name: [8]byte{'h', 't', 'r', 'e', 'n', 'd', 'z', 2}, Secret: []byte(secret)}
 }
 
-// nodeOf returns the command of one of two nodes with one rank each. Their gradients travel over the network.
+// nodeOf returns the command of one of two nodes with one rank each. Gradients travel over the network.
 func nodeOf(p program, output string, node, port int, set ...string) *exec.Cmd {
 	cmd := p.command(filepath.Join(output, fmt.Sprint("node", node)),
 		append([]string{"parallel.shared_memory=off"}, set...)...)
@@ -44,13 +45,13 @@ func nodeOf(p program, output string, node, port int, set ...string) *exec.Cmd {
 	return cmd
 }
 
-// recorder passes connections on to a port, and stores what passes in both directions.
+// recorder forwards connections to a port, and stores the bytes of both directions.
 type recorder struct {
 	listener net.Listener
 	to       string
 
 	mu    sync.Mutex
-	sent  [][]byte // what each connection has sent towards the port
+	sent  [][]byte // bytes that each connection has sent to the port
 	heard bytes.Buffer
 }
 
@@ -76,7 +77,7 @@ func (r *recorder) serve() {
 		}
 		far, err := net.Dial("tcp", r.to)
 		if err != nil {
-			near.Close() // rank 0 does not listen yet
+			near.Close() // rank 0 is not listening yet
 			continue
 		}
 		r.mu.Lock()
@@ -103,8 +104,8 @@ func (r *recorder) pass(to, from net.Conn, keep func([]byte)) {
 	}
 }
 
-// A program between the machines must learn nothing from the connections of rank discovery, and must not be able to use
-// what it has recorded (rows S1 and S2).
+// A program between the machines sees all connections of rank discovery. It must learn nothing from them, and replaying
+// recorded bytes must have no effect (rows S1 and S2).
 func TestTheControlPlaneIsClosed(t *testing.T) {
 	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
@@ -118,11 +119,12 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	recorded, heard := bytes.Clone(between.sent[0]), bytes.Clone(between.heard.Bytes())
 	connections := len(between.sent)
 	between.mu.Unlock()
-	// The ranks exchange all settings, among them these, and the name of their machine.
+	// The ranks exchange all settings, including the ones below, and the name of their machine. None may appear in the
+	// recorded bytes.
 	host, _ := os.Hostname()
 	for _, text := range []string{"synthetic_image", "simple_cnn", host, jobToken} {
 		if len(text) < 8 {
-			continue // ciphertext can contain a short name by chance
+			continue // ciphertext can contain such a short name by chance
 		}
 		if bytes.Contains(heard, []byte(text)) {
 			t.Errorf("%q travels in clear between the ranks", text)
@@ -140,7 +142,7 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	if _, err := replay.Write(recorded); err != nil {
 		t.Fatal(err)
 	}
-	answer, _ := io.ReadAll(replay) // may end with a reset, because the server leaves bytes unread
+	answer, _ := io.ReadAll(replay) // the connection may end with a reset, because the server leaves bytes unread
 	if len(answer) > handshake.GreetingBytes+1 {
 		t.Errorf("a recorded connection got %d bytes, want a greeting and a refusal", len(answer))
 	}
@@ -158,10 +160,10 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	first.await(t, "rejected a connection to the rendezvous port")
 	first.cmd.Process.Signal(os.Interrupt)
 	first.end(t, exit.Interrupted, "saved")
-	second.end(t, exit.Terminated, "saved") // of the signal to another rank
+	second.end(t, exit.Terminated, "saved") // exit code after the signal to another rank
 }
 
-// strangers contains, by name, what programs without the token do on a connection (rows S1 to S3 of
+// strangers contains the behaviours on a connection of programs that lack the token, by name (rows S1 to S3 of
 // docs/reliability.md).
 var strangers = map[string]func(conn net.Conn){
 	"connect": func(net.Conn) {},
@@ -201,11 +203,11 @@ func noise(n int) []byte {
 	return b
 }
 
-// besiege connects to a port at most rate times a second with all kinds of strangers, until the context ends. It counts
+// besiege connects to a port as all kinds of strangers, at most rate times a second, until the context ends. It counts
 // the connections.
 func besiege(ctx context.Context, address string, rate int, count *atomic.Int64) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, 600) // open connections; above the limit of the port
+	places := make(chan struct{}, 600) // bounds the open connections; more than the port allows
 	var kinds []func(net.Conn)
 	for _, do := range strangers {
 		kinds = append(kinds, do)
@@ -239,7 +241,8 @@ func besiege(ctx context.Context, address string, rate int, count *atomic.Int64)
 	}
 }
 
-// Strangers at the port of rank 0, before and while the ranks train, must change no bit of the result (rows S1 to S3).
+// Strangers at the port of rank 0 must change no bit of the result, whether they connect before or during training
+// (rows S1 to S3).
 func TestStrangersChangeNothing(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -271,7 +274,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 				defer close(done)
 				besiege(ctx, address, 300, &count)
 			}()
-			// the strangers come before the second rank
+			// Strangers connect before the second rank does.
 			for deadline := time.Now().Add(patience); count.Load() < 200; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("only %d strangers connected", count.Load())
@@ -294,7 +297,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 			t.Logf("%d connections, %d lines about them", connections, refusals)
 		}
 		run := filepath.Join(dir, name, "node0", "run")
-		resultOf(t, run) // it has succeeded
+		resultOf(t, run) // fails the test unless the run has succeeded
 		return clitest.ReadFile(t, filepath.Join(run, "checkpoints", checkpoint.StepName(int64(steps)),
 			"model.safetensors")), connections
 	}
@@ -305,7 +308,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 	}
 }
 
-// With certificates, ranks accept only machines whose certificate the authority has signed (row S13).
+// With certificates, ranks must accept only machines whose certificate the authority has signed (row S13).
 func TestMachinesNeedCertificates(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -354,7 +357,7 @@ func TestMachinesNeedCertificates(t *testing.T) {
 	}
 }
 
-// Ranks of several machines need a token, and the error names the cures.
+// Ranks on several machines need a token. The error must state how to provide one.
 func TestSeveralMachinesNeedAToken(t *testing.T) {
 	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
@@ -374,7 +377,7 @@ func TestSeveralMachinesNeedAToken(t *testing.T) {
 	if code := exitOf(t, err); code != exit.Usage || !strings.Contains(string(out), "set a token (HETERO_TOKEN") {
 		t.Errorf("got exit code %d and\n%s", code, out)
 	}
-	// a file as Kubernetes mounts it: a link to a link to a file of root that a group may read
+	// As in Kubernetes, the path is a link to a link to a file that belongs to root and that a group may read.
 	file := filepath.Join(dir, "..data", "token")
 	link := filepath.Join(dir, "token")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -393,7 +396,7 @@ func TestSeveralMachinesNeedAToken(t *testing.T) {
 	}
 	first, second := nodeOf(p, dir, 0, port, "train.steps=20"), nodeOf(p, dir, 1, port, "train.steps=20")
 	first.Env = append(append([]string{}, cmd.Env...), "HETERO_TOKEN_FILE="+link)
-	a, b := watch(t, first), watch(t, second) // the second one has the token itself
+	a, b := watch(t, first), watch(t, second) // the second rank gets the token itself instead of a file
 	a.end(t, exit.Done, "")
 	b.end(t, exit.Done, "")
 }

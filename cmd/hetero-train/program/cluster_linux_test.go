@@ -21,9 +21,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// onCluster runs a bash script on the central machine of a network of machines (testdata/cluster.sh), after
-// testdata/servers has started servers on the machines. $folder is the folder for the files of the script. onCluster
-// returns the output.
+// onCluster runs a bash script on the central machine of a simulated network of machines (testdata/cluster.sh). Before,
+// testdata/servers starts servers on the machines. $folder is the folder for the files of the script. onCluster returns
+// this folder and the output.
 func onCluster(t *testing.T, servers, hosts, script string, variables ...string) (folder, output string) {
 	t.Helper()
 	needtest.Root(t, "network namespaces")
@@ -36,7 +36,7 @@ func onCluster(t *testing.T, servers, hosts, script string, variables ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Slurm and sshd refuse a folder that other users may write. The path of a socket must be short.
+	// Slurm and sshd refuse a folder that other users can write to. The path of a socket must be short.
 	folder, err = os.MkdirTemp("", "cluster")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestSlurmContinuesRuns(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "private", "token")
 	folder, out := onCluster(t, "slurm.sh", "a1,a2,b1", slurmTrials, "scripts="+scripts, "config="+p.config,
 		"HETERO_TRAIN="+p.path, "HETERO_TOKEN_FILE="+token)
-	// Three jobs were requeued: some more than once on a slow machine.
+	// Slurm requeues three jobs. On a slow machine, it requeues some of them more than once.
 	if strings.Contains(out, "FAILED") || strings.Contains(out, "TIMEOUT") || !strings.Contains(out, "Restarts=1") {
 		t.Errorf("got\n%s", out)
 	}
@@ -247,10 +247,10 @@ func TestSetupClusterRefusesArguments(t *testing.T) {
 		{"--token /etc a", "--token: got /etc, want a file"},
 		{"--ssh-config /nowhere a", "--ssh-config: cannot read a file /nowhere"},
 		{"--ssh-config /etc a", "--ssh-config: cannot read a file /etc"},
-		// ssh takes these two; the next argument is refused
+		// ssh accepts the first two arguments; the script refuses the next one.
 		{"--ssh-config none --port 80 a", "--port: got '80'"},
 		{"--ssh-config /dev/null --port 80 a", "--port: got '80'"},
-		// paths are those of the caller
+		// Relative paths refer to the folder of the caller.
 		{"--release cluster_linux_test.go a", "/cmd/hetero-train/program/cluster_linux_test.go is no release"},
 	} {
 		out, err := exec.Command("../../../scripts/setup_cluster.sh", strings.Fields(c.args)...).CombinedOutput()
@@ -260,7 +260,7 @@ func TestSetupClusterRefusesArguments(t *testing.T) {
 	}
 }
 
-// shellcheck finds no fault in the scripts for clusters.
+// shellcheck must find no fault in the scripts for clusters.
 func TestScriptsForClustersPassShellcheck(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../deploy/slurm/*.sbatch")
@@ -283,7 +283,7 @@ func mpirun(t *testing.T, run *exec.Cmd, options ...string) *exec.Cmd {
 	return cmd
 }
 
-// ranksIn returns the process ids of the ranks that train in a folder, by rank of Open MPI.
+// ranksIn returns the process ids of the ranks that train in a folder, by their rank in Open MPI.
 func ranksIn(t *testing.T, dir string) map[int]int {
 	t.Helper()
 	ranks := map[int]int{}
@@ -327,7 +327,7 @@ func TestMPIRanksOfUnequalSharesEndTogether(t *testing.T) {
 		end     func(mpirun int, ranks map[int]int)
 		code    int
 		says    string
-		long    bool // Open MPI waits for its whole time-out after Ctrl-C
+		long    bool // after Ctrl-C, Open MPI waits for its whole time-out
 	}{
 		{"a killed rank", nil, func(_ int, ranks map[int]int) { syscall.Kill(ranks[1], syscall.SIGKILL) }, 137,
 			"rank 1", false},

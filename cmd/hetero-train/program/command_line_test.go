@@ -21,11 +21,11 @@ import (
 type outcome struct {
 	code           int
 	stdout, stderr string
-	cfg            *config.Config // configuration of the training run that the command started; nil without training
+	cfg            *config.Config // configuration of the training run that the command started; nil: it started none
 	opts           session.Options
 }
 
-// execute runs a command line. Instead of training, it records the configuration.
+// execute runs a command line. It does not train, but records the configuration that training would use.
 func execute(args []string, environ ...string) outcome {
 	var out, messages bytes.Buffer
 	var o outcome
@@ -35,7 +35,7 @@ func execute(args []string, environ ...string) outcome {
 			o.cfg, o.opts = cfg, opts
 			return nil
 		},
-		// Every node has the same number of ranks.
+		// All nodes have the same number of ranks.
 		Count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) {
 			return meeting.Rank * ranks, meeting.WorldSize * ranks, nil
 		},
@@ -44,7 +44,7 @@ func execute(args []string, environ ...string) outcome {
 	return o
 }
 
-// The golden files show every change of the flags, which are a public interface.
+// The flags are a public interface. The golden files make each change of them visible.
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help.txt":        {"--help"},
@@ -62,7 +62,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The help of a command that refuses -c and --set does not list these flags.
+// If a command refuses -c and --set, its help must not list these flags.
 func TestHelpHidesRefusedFlags(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
@@ -98,7 +98,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"-c", file, "--load-balance-policy", "proportional"},
 			"it is a flag of a subcommand: hetero-train train -c FILE --load-balance-policy"},
 		{[]string{"--epochs", "3"}, "hetero-train train -c FILE --epochs"},
-		// eval has this flag, too
+		// Command eval also has this flag; the message names train.
 		{[]string{"-c", file, "--precision", "f32"}, "hetero-train train -c FILE --precision"},
 		{[]string{"-c", file, "--batch-size", "8"}, "hetero-train train -c FILE --batch-size"},
 		{[]string{"--device", "cpu"}, "hetero-train train -c FILE --device"},
@@ -173,7 +173,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Go's exit code for a panic is 2, which means a usage error here. The message of a panic may also contain a secret.
+// Go exits with code 2 after a panic, but code 2 means a usage error in this program. The message of a panic may also
+// contain a secret.
 func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 	var messages bytes.Buffer
 	code := runLine(context.Background(), []string{"--set", "train.epochs=1"}, session.Environment{
@@ -189,7 +190,7 @@ func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	want := version.Text() + "\n"
-	// --version has precedence over arguments and over faults of other flags.
+	// --version must take precedence over arguments, and over errors in other flags.
 	for _, args := range [][]string{{"version", "--short"}, {"--version"}, {"-v"}, {"--version", "now"},
 		{"--version", "-c", "a", "-c", "b"}, {"--log-level", "x", "--version"}} {
 		if o := execute(args); o.code != exit.Done || o.stdout != want {
@@ -214,7 +215,7 @@ func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
 	}
 }
 
-// If the learning rate in the file is for another optimizer, the program warns.
+// If the learning rate in the file is for another optimizer, the program must warn.
 func TestARateOfAnotherOptimizerWarns(t *testing.T) {
 	of := func(text string) string { return clitest.WriteConfig(t, "[optimizer]\n"+text) }
 	both, rate, none := of("name = \"sgd\"\nlr = 0.1\n"), of("lr = 0.1\n"), of("momentum = 0.9\n")

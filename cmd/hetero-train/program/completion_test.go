@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// completed returns the words that a shell offers for the last argument, without descriptions.
+// completed returns the words that a shell offers for the last argument, without their descriptions.
 func completed(t *testing.T, args ...string) []string {
 	t.Helper()
 	o := execute(append([]string{"__complete"}, args...))
@@ -69,7 +69,7 @@ func TestCompletionOffersValues(t *testing.T) {
 	}
 }
 
-// In bash a word ends at =, so the completion must contain only the value.
+// In bash, a word ends at "=", so the completion must contain only the value.
 func TestBashCompletesBehindTheEqualsSign(t *testing.T) {
 	bash := needtest.Program(t, "bash", "bash")
 	script := execute([]string{"completion", "bash"})

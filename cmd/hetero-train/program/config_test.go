@@ -49,7 +49,7 @@ func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
 	}
 }
 
-// Each key must have an explanation at the end of its line or on the line above.
+// Each key must have an explanation: a comment at the end of its line or on the line above.
 func TestCommittedConfigsExplainEveryKey(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z_0-9]+ *=`)
 	for _, file := range configFiles(t) {
@@ -107,7 +107,8 @@ func TestConfigSchemaIsJSONWithTheModelsOfTheProgram(t *testing.T) {
 	}
 }
 
-// TestCommittedConfigsNameTheCommandThatMakesTheirData opens the data of each file in an empty folder.
+// TestCommittedConfigsNameTheCommandThatMakesTheirData opens the data of each file in an empty folder. The error must
+// name the command.
 func TestCommittedConfigsNameTheCommandThatMakesTheirData(t *testing.T) {
 	var files []string
 	for _, file := range configFiles(t) {
@@ -123,7 +124,7 @@ func TestCommittedConfigsNameTheCommandThatMakesTheirData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Data.Dataset == "cifar10" { // the program downloads it
+		if cfg.Data.Dataset == "cifar10" { // the program downloads this data set
 			continue
 		}
 		opened, err := parts.OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))

@@ -42,8 +42,9 @@ func jpegShard(t *testing.T, n int) []byte {
 	return datatest.Tar(t, members...)
 }
 
-// Truncated shards and shards with changed bits, plain and compressed, must be read, or refused with the exit code of
-// faulty data. With data.corrupt = "skip", training must finish, or refuse the shard with the same exit code.
+// The program must read or refuse damaged shards: truncated ones and ones with changed bits, plain and compressed. A
+// refusal must have the exit code of faulty data. With data.corrupt = "skip", training must finish, or refuse the shard
+// with the same exit code.
 func TestDamagedShards(t *testing.T) {
 	t.Parallel()
 	trials := 30

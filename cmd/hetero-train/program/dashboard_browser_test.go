@@ -22,8 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// TestDashboardShowsTrafficOfLinks: a run of GPU ranks that consists only of records, because few machines have such
-// links.
+// The run of GPU ranks consists only of records that the test writes, because few machines have such links.
 func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -44,7 +43,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1},
 				Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
 			for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
-				if rank == 0 || s < telemetry.NetworkSent { // only the first rank of a machine records the networks
+				if rank == 0 || s < telemetry.NetworkSent { // only one rank of a machine records its networks
 					r.Telemetry[s] = sent(rank, step, s)
 				}
 			}
@@ -120,10 +119,10 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 		t.Errorf("the page is %d pixels wide on a phone, want at most 390", wide)
 	}
 	pictures(t, ctx, "links-phone")
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
-// TestDashboardShowsForeignTextAsText: each text in the files of a run is markup that would run a script.
+// Each text in the files of the run contains markup that would run a script. The page must show it as text.
 func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -180,7 +179,7 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 		if path == "?run=run" {
 			await(t, ctx, `document.querySelectorAll('#hardware td').length > 0`)
 		}
-		in(t, ctx, chromedp.Sleep(300*time.Millisecond)) // time in which a script could run
+		in(t, ctx, chromedp.Sleep(300*time.Millisecond)) // gives a script time to run
 		if hacked := evaluate[string](t, ctx, `String(window.hacked)`); hacked != "undefined" {
 			t.Errorf("%q: the text of field %s ran as a script", path, hacked)
 		}
@@ -194,10 +193,10 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 			}
 		}
 	}
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
-// TestDashboardLogin: a wrong token leads back to the form, and the right token to the page.
+// A wrong token must lead back to the form, and the right token to the page.
 func TestDashboardLogin(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -209,22 +208,23 @@ func TestDashboardLogin(t *testing.T) {
 	}
 	_, address, _ := startDashboard(t, p, "--input-dir", dir, "--token-file", file)
 	visit(t, ctx, address)
-	// the colours of the browser
+	// The form must use the colours that the browser prefers.
 	await(t, ctx, `location.pathname === '/login.html' && document.documentElement.dataset.theme === 'auto'`)
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
 		screenshot(t, ctx, "login-"+sent[:5])
-		// The form is sent after the expression has its value, because a new page ends the evaluation of an expression.
+		// The script submits the form only after the expression has its value, because a new page aborts the
+		// evaluation.
 		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', setTimeout(() => document.querySelector('form').requestSubmit(), 100), true`,
 			sent))
 		await(t, ctx, `!window.sent`)
 	}
 	await(t, ctx, `location.pathname === '/' && document.querySelector('tbody a')?.textContent === 'run'`)
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
-// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads an unchanged run only once. After a restart, the server
-// counts versions from the beginning, and the page shows the records that were added in the meantime.
+// A page must load an unchanged run only once. After a restart, the server counts versions from the beginning. The page
+// must then show the records that were added in the meantime.
 func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -236,7 +236,7 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10'`)
 	const requests = `performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`
 	await(t, ctx, requests+`.length > 1`)
-	in(t, ctx, chromedp.Sleep(1500*time.Millisecond)) // the page waits 1 s between two loads
+	in(t, ctx, chromedp.Sleep(1500*time.Millisecond)) // the page waits 1 s between two requests
 	if got := evaluate[[]string](t, ctx, requests); len(got) != 2 {
 		t.Errorf("got the requests %q, want one for the run and one for its charts", got)
 	}
@@ -250,11 +250,11 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	startDashboard(t, p, "--input-dir", dir, "--port", at.Port())
 	await(t, ctx,
 		`document.querySelector('main.run').dataset.step === '20' && !document.body.classList.contains('disconnected')`)
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
-// TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs.
-// Eight pages show and follow their runs. The ninth page shows its run after another page has been closed.
+// A browser opens at most six connections to a server, and the server follows at most eight runs. Eight pages must show
+// and follow their runs. The ninth page must show its run after another page has been closed.
 func TestNinePagesOfOneBrowser(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -294,8 +294,9 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	for _, i := range []int{3, 4} {
 		shows(i, 30)
 	}
-	// Each check for accessibility takes a second of CPU time. TestDashboardShowsTheRecords checks the list in dark
-	// colours, and TestDashboardComparesAsAnalyzeDoes a comparison in light ones.
+	// Each check for accessibility takes a second of CPU time, so these checks are distributed over tests.
+	// TestDashboardShowsTheRecords checks the list in dark colours, and TestDashboardComparesAsAnalyzeDoes a comparison
+	// in light ones.
 	for _, c := range []struct{ page, path, theme string }{{"list", "", "light"},
 		{"compare", "?#compare=run1,run2,run4", "dark"}} {
 		visit(t, ctx, address+c.path)
@@ -314,8 +315,8 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	for _, tab := range tabs {
 		visit(t, tab, "about:blank")
 	}
-	// A comparison may have any number of runs: no request has all their names in its address, whose length servers
-	// limit. The page loads four of the runs at a time.
+	// A comparison may have any number of runs. Servers limit the length of addresses, so no request may name all runs
+	// in its address. The page loads four runs at a time.
 	const most = 45
 	var names []string
 	for i := range most {
@@ -331,7 +332,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 		t.Errorf("the lengths of the addresses of %d requests are %v, want at least %d requests and at most 2,000 bytes",
 			len(sent), sent, most)
 	}
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
 // TestDashboardPaintsALongRun opens the page of a run with a million steps. It logs the time until the page shows the
@@ -345,7 +346,7 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 	done()
 	for range 3 {
 		server, address, _ := startDashboard(t, p, "--input-dir", dir)
-		memory := func() (bytes int) { // other than the pages of files
+		memory := func() (bytes int) { // memory without the cached pages of files
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server.Process.Pid))
 			if err != nil {
 				t.Fatal(err)
@@ -372,17 +373,16 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 		if most > 50<<20 {
 			t.Errorf("memory of the server: got %d bytes, want at most 50 MB", most)
 		}
-		visit(t, ctx, "about:blank") // before the server ends
+		visit(t, ctx, "about:blank") // leaves the page before the server ends
 		server.Process.Kill()
 	}
 }
 
-// TestDashboardTellsOfMissingRuns: a run does not exist, appears, is deleted, and appears again without the records of
-// a rank.
+// The run does not exist at first. Then it appears, is deleted, and appears again without the records of a rank.
 func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	t.Parallel()
 	root, p, dir := browser(t), buildProgram(t), t.TempDir()
-	ctx, cancel := chromedp.NewContext(root) // without the check for refused requests
+	ctx, cancel := chromedp.NewContext(root) // unlike browser, this does not fail the test for refused requests
 	defer cancel()
 	_, address, _ := startDashboard(t, p, "--input-dir", dir)
 	problem := func(text string) string {
@@ -456,7 +456,7 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelector('tbody .badge.unknown')?.textContent === 'incomplete' && document.querySelector('.notes').textContent.includes('run: no records of rank 1 of 2')`)
 	screenshot(t, ctx, "incomplete-list")
-	// a server that does not answer yet
+	// The script simulates a server that does not answer yet.
 	slow := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.fetch = () => new Promise(() => {})`}
 	if _, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, slow); err != nil {
 		t.Fatal(err)
@@ -464,5 +464,5 @@ func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx,
 		`[...document.querySelectorAll('.explain')].some(p => p.offsetParent && p.textContent === 'Loading the run…')`)
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }

@@ -21,12 +21,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if no
+// chromium starts the browser, which all tests share because its start takes seconds of CPU time. It returns nil if no
 // browser is installed.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	var path string
-	// The headless shell is Chromium without the windows of a desktop, which take most of its CPU time. The script of
-	// that name in /usr/bin would leave the browser behind if this process was killed.
+	// The headless shell is Chromium without the windows of a desktop, which take most of Chromium's CPU time. Debian's
+	// script /usr/bin/chromium-headless-shell is not used: if this process were killed, the browser of the script would
+	// keep running.
 	for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "chromium", "chromium-browser",
 		"google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -40,12 +41,12 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
 		chromedp.WSURLReadTimeout(3*time.Minute)) // the browser starts slowly on a busy machine
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium refuses its sandbox to root
+		options = append(options, chromedp.NoSandbox) // Chromium refuses to use its sandbox as root
 	}
 	allocated, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocated)
 	closeChromium = func() {
-		if chromedp.Cancel(ctx) != nil { // closes the browser normally
+		if chromedp.Cancel(ctx) != nil { // tries to close the browser normally
 			cancel()
 		}
 		cancelAllocator()
@@ -57,7 +58,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 // closeChromium ends the browser. TestMain calls it.
 var closeChromium = func() {}
 
-// browser opens a page in Chromium, without cookies and files of other tests. Without Chromium, the test skips.
+// browser opens a page in Chromium that shares no cookies or files with other tests. It skips the test if Chromium is
+// not installed.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	shared, err := chromium()
@@ -77,7 +79,7 @@ func browser(t *testing.T) context.Context {
 	in(t, ctx, chromedp.EmulateViewport(1400, 1000))
 	err = chromedp.Listen(ctx, func(event any) {
 		if t.Context().Err() != nil {
-			return // the test has ended, and its cleanup stops the server before the page
+			return // the test has ended, and its cleanup stops the server before it closes the page
 		}
 		switch e := event.(type) {
 		case *cdpruntime.EventExceptionThrown:
@@ -94,7 +96,7 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// in runs an action in the browser.
+// in runs an action in the browser, and returns its result.
 func in[T any](t *testing.T, ctx context.Context, action chromedp.Action[T]) T {
 	t.Helper()
 	v, err := chromedp.Run(ctx, action)
@@ -104,21 +106,21 @@ func in[T any](t *testing.T, ctx context.Context, action chromedp.Action[T]) T {
 	return v
 }
 
-// visit loads a page.
+// visit opens an address in the browser.
 func visit(t *testing.T, ctx context.Context, address string) {
 	t.Helper()
 	in(t, ctx, chromedp.Navigate(address))
 }
 
-// evaluate returns the value of a JavaScript expression, or of its promise.
+// evaluate returns the value of a JavaScript expression. If the value is a promise, evaluate waits for its result.
 func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
 	t.Helper()
 	return in(t, ctx, chromedp.Evaluate[T](expression, chromedp.EvalAsValue, chromedp.EvalAwaitPromise))
 }
 
 // await waits until a JavaScript expression is true. If the browser loads another page during the evaluation, await
-// evaluates the expression again. The time limit allows for a very busy machine: the browser, the server and the ranks
-// of a test share its CPUs.
+// evaluates the expression again. The time limit allows for a very busy machine: browser, server and ranks of a test
+// share its CPUs.
 func await(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	action := chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAsValue, chromedp.EvalAwaitPromise)
@@ -135,7 +137,7 @@ func await(t *testing.T, ctx context.Context, expression string) {
 	}
 }
 
-// screenshot stores a picture of the page in the folder HETERO_SCREENSHOTS, for inspection by people.
+// screenshot stores a picture of the page in the folder HETERO_SCREENSHOTS, so that people can inspect it.
 func screenshot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("HETERO_SCREENSHOTS")
@@ -149,7 +151,7 @@ func screenshot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// pictures stores pictures of the page in both themes. The theme is dark afterwards if the pictures are stored.
+// pictures stores pictures of the page in both themes. If it stores them, the theme is dark afterwards.
 func pictures(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	if os.Getenv("HETERO_SCREENSHOTS") == "" {
@@ -161,14 +163,14 @@ func pictures(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// setTheme chooses the colours of the page.
+// setTheme sets the colour theme of the page.
 func setTheme(t *testing.T, ctx context.Context, theme string) {
 	t.Helper()
 	evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`,
 		theme))
 }
 
-// valuesOf returns the values that a chart saves as CSV, by the heads of the columns.
+// valuesOf returns the values that a chart saves as CSV, by column name.
 func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]float64 {
 	t.Helper()
 	text := evaluate[string](t, ctx, fmt.Sprintf(`URL.createObjectURL = b => { window.saved = b; return '#' }, document.querySelector('#%s .tools button').click(), window.saved.text()`,
@@ -190,8 +192,8 @@ func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]floa
 	return values
 }
 
-// accessible fails for serious findings of axe, a program that checks pages for people who use a keyboard or a screen
-// reader. scripts/dashboard_ui.sh installs axe. Without axe, only this subtest skips.
+// accessible fails the test if axe reports serious findings. axe checks whether people can use a page with a keyboard
+// or a screen reader. scripts/dashboard_ui.sh installs axe. Without axe, only this subtest skips.
 func accessible(t *testing.T, ctx context.Context) {
 	t.Helper()
 	t.Run("accessible", func(t *testing.T) {

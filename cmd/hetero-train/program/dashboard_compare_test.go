@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The page of a comparison contains the tables of `analyze --compare`, and all charts of the page of a run, with one
-// line for each run. The address contains the whole state.
+// The page of a comparison must contain the tables of `analyze --compare`. It must also contain all charts of the page
+// of a run, with one line for each run. The address must contain the whole state of the page.
 func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -47,7 +47,7 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 			t.Errorf("the table lacks the %s:\n%s", figure, strings.Join(got, "\n"))
 		}
 	}
-	// Legends contain the settings that differ, and each chart has lines of both runs.
+	// Legends must contain the settings that differ, and each chart must have lines of both runs.
 	legends := evaluate[[]string](t, ctx,
 		`[...document.querySelectorAll('.grid .panel:not([hidden])')].map(p => p.id + ': ' + p.querySelector('.u-legend').textContent)`)
 	if len(legends) < 12 {
@@ -61,7 +61,7 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 	}
 	accessible(t, ctx)
 
-	// The address contains the choices of the reader, so another browser shows the same page.
+	// The address contains the reader's choices, so another browser shows the same page.
 	choose := func(id, value string) {
 		evaluate[bool](t, ctx,
 			fmt.Sprintf(`document.querySelector('#%s').value = '%s', document.querySelector('#%[1]s').dispatchEvent(new Event('change'))`, id, value))
@@ -94,8 +94,9 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 		}
 	}
 
-	// A comparison of runs on images and on text has charts. The page states why the tables are missing.
-	quiet, cancel := chromedp.NewContext(ctx) // without the check for refused requests
+	// A comparison of a run on images with a run on text must have charts. The page must state why the tables are
+	// missing.
+	quiet, cancel := chromedp.NewContext(ctx) // unlike browser, this does not fail the test for refused requests
 	defer cancel()
 	visit(t, quiet, address+"#compare=equal,text,none")
 	says := func(text string) string {
@@ -104,5 +105,5 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 	await(t, quiet, says("have different meanings")+` && `+says("none: there is no such run")+
 		` && document.querySelectorAll('#loss canvas').length > 0`)
 	visit(t, quiet, "about:blank")
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }

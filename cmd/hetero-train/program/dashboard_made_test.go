@@ -18,17 +18,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// madeRun is a run whose records a test writes. No real run is used, because few people have such clusters, and
-// pictures must not change by chance.
-// The time of a rank is overhead + share / speed, times noise.
+// madeRun describes a run whose records the test writes. The tests use no real runs, because few people have such
+// clusters, and pictures must not change by chance. The time of a rank is (overhead + share / speed) * noise.
 type madeRun struct {
 	policy string
 	speeds []float64 // samples/s of each rank
 	batch  int
 	steps  int64
 	text   bool             // trains on text instead of images
-	state  experiment.State // Running: this process holds the lock; Failed: with a long error
-	resume int64            // last step of the first of two processes; 0: there is one process
+	state  experiment.State // Running: this process holds the lock of the run; Failed: the run has a long error
+	resume int64            // last step of the first of two processes; 0: there is only one process
 	noise  float64          // relative standard deviation of the times of a rank
 	power  float64          // W per rank; 0: unknown
 }
@@ -55,20 +54,20 @@ var madeRuns = map[string]madeRun{
 func repeated(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
 const (
-	madeOverhead = 0.004 // s of each rank and step
-	madeExchange = 0.006 // s per step, exposed communication
-	madePause    = 0.001 // s per step
-	madeInterval = 10    // steps between two decisions
+	madeOverhead = 0.004 // in s, for each rank and step
+	madeExchange = 0.006 // exposed communication, in s per step
+	madePause    = 0.001 // in s per step
+	madeInterval = 10    // in steps, between two decisions
 	madeProgram  = "hetero-train test"
 )
 
-// madeError is the error of a run that lost a rank. It is as long as a real error.
+// madeError is the error of a run that lost a rank. It has the length of a real error.
 const madeError = "step %d: forward: collective: rank 0: communication aborted: rank 2: rank 2 is lost: " +
 	"read tcp 10.0.0.1:25826->10.0.0.3:51312: connection reset by peer; the last step that all ranks completed is saved: " +
 	"the run continues from step %d with: ./hetero-train train -c configs/resnet50.toml --set data.batch_size=%d " +
 	"--set balance.policy=%s --set experiment.name=lost --set train.epochs=90 (under the same launcher)"
 
-// madeBegin is the time of the first step, except of runs that train.
+// madeBegin is the time of the first step of ended runs. Runs that still train begin at another time.
 var madeBegin = time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
 
 // random returns a number between -1 and 1 that depends only on its arguments.
@@ -80,7 +79,7 @@ func random(rank int, step int64) float64 {
 	return float64(x%20001)/10000 - 1
 }
 
-// seconds returns the time of a rank with a share, without noise.
+// seconds returns the time of a rank for a share, without noise.
 func (m *madeRun) seconds(rank, share int) float64 {
 	return madeOverhead + float64(share)/m.speeds[rank]
 }
@@ -109,7 +108,7 @@ func (m *madeRun) best() []int {
 	return shares
 }
 
-// slowest returns the rank that takes longest, and its time without noise.
+// slowest returns the rank with the longest time, and this time without noise.
 func (m *madeRun) slowest(shares []int) (rank int, seconds float64) {
 	for r, n := range shares {
 		if s := m.seconds(r, n); s > seconds {
@@ -189,7 +188,7 @@ func (m madeRun) write(t *testing.T, dir string) {
 		}
 		files = append(files, w)
 	}
-	at := 0.0 // s of training
+	at := 0.0 // in s since the start of training
 	window := madeWindow{ranks: make([]float64, len(m.speeds))}
 	loss := math.NaN()
 	for step := int64(1); step <= m.steps; step++ {
@@ -261,11 +260,11 @@ func (m madeRun) write(t *testing.T, dir string) {
 	}
 }
 
-// madeWindow contains sums over steps, in s.
+// madeWindow contains sums over the steps of a window, in s.
 type madeWindow struct {
 	steps float64
 	took  float64
-	ranks []float64 // own time of each rank
+	ranks []float64 // own times, by rank
 }
 
 func (w *madeWindow) add(took float64, own []float64) {
@@ -288,7 +287,7 @@ func (m *madeRun) split(shares []int) (useful, imbalance, granularity float64) {
 	return useful, longest - best, best - useful
 }
 
-// decision returns a line of balance.jsonl.
+// decision returns the line of balance.jsonl for the decision after a window.
 func (m *madeRun) decision(t *testing.T, step int64, w *madeWindow) string {
 	shares, next := m.shares(step), m.shares(step+1)
 	took := w.took / w.steps
@@ -355,7 +354,7 @@ func (m *madeRun) decision(t *testing.T, step int64, w *madeWindow) string {
 	return madeJSON(t, line)
 }
 
-// bottleneck returns the verdict on the steps up to a step.
+// bottleneck returns the verdict on all steps up to step.
 func (m *madeRun) bottleneck(step int64) *runtime.BottleneckEvent {
 	shares := m.shares(step)
 	useful, imbalance, granularity := m.split(shares)
@@ -407,7 +406,7 @@ func (m *madeRun) profiles(t *testing.T) string {
 	return madeJSON(t, map[string]any{"schema_version": 2, "ranks": ranks})
 }
 
-// lock locks the folder until the test ends, as a process that trains does.
+// lock locks the folder until the test ends, as a training process does.
 func (m *madeRun) lock(t *testing.T, dir string) {
 	file, err := os.Create(filepath.Join(dir, ".lock"))
 	if err != nil {

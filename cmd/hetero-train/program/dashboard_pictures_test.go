@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// pictured are the pictures of docs/dashboard.md, by file name.
+// pictured lists the pictures of docs/dashboard.md, by file name.
 var pictured = []struct {
 	file, address string
 	width, height int64
@@ -35,7 +35,7 @@ var pictured = []struct {
 // mostPictures limits the size of all pictures together, in bytes.
 const mostPictures = 600 << 10
 
-// The pictures of docs/dashboard.md show the page. -update draws the pictures. Without -update, the test checks that
+// With -update, the test draws the pictures of docs/dashboard.md, which show the page. Without -update, it checks that
 // docs/dashboard.md names exactly these pictures, that the page still has their contents, and that their sizes are
 // correct.
 func TestDashboardPictures(t *testing.T) {
@@ -65,7 +65,7 @@ func TestDashboardPictures(t *testing.T) {
 	size := 0
 	for _, p := range pictured {
 		in(t, ctx, chromedp.EmulateViewport(p.width, p.height))
-		visit(t, ctx, "about:blank") // two fragments are one page
+		visit(t, ctx, "about:blank") // addresses that differ only in their fragment do not load a new page
 		visit(t, ctx, address+p.address)
 		await(t, ctx, p.ready)
 		setTheme(t, ctx, p.theme)
@@ -90,10 +90,10 @@ func TestDashboardPictures(t *testing.T) {
 	if size > mostPictures {
 		t.Errorf("the pictures have %d bytes, want at most %d", size, mostPictures)
 	}
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }
 
-// pictureOf returns the window of the browser as a PNG with the 256 most frequent colours.
+// pictureOf returns a PNG of the browser's window, with the 256 most frequent colours.
 func pictureOf(t *testing.T, ctx context.Context) []byte {
 	t.Helper()
 	in(t, ctx, chromedp.Sleep(500e6))
@@ -138,8 +138,8 @@ func pictureOf(t *testing.T, ctx context.Context) []byte {
 	return b.Bytes()
 }
 
-// TestDashboardAtEachWidth: runs of 1 to 64 ranks in each state, on phones and on wide screens. No element is wider
-// than the window. The sentence is on the first screen, even for a run with a long error.
+// The test shows runs of 1 to 64 ranks in each state, on phones and on wide screens. No element may be wider than the
+// window. The sentence must be on the first screen, even for a run with a long error.
 func TestDashboardAtEachWidth(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -180,10 +180,10 @@ func TestDashboardAtEachWidth(t *testing.T) {
 		}
 		setTheme(t, ctx, "dark")
 		screenshot(t, ctx, fmt.Sprintf("made-%s-dark", c.run))
-		if c.run == "many" || c.run == "lost" { // each check takes seconds
+		if c.run == "many" || c.run == "lost" { // each check for accessibility takes seconds
 			accessible(t, ctx)
 		}
 		setTheme(t, ctx, "light")
 	}
-	visit(t, ctx, "about:blank") // before the server ends
+	visit(t, ctx, "about:blank") // leaves the page before the server ends
 }

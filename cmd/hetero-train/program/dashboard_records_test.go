@@ -24,11 +24,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// The test shows a real run of two ranks with different speeds in a real browser. The ranks are slowed down, so that
-// the browser has enough CPU time.
+// The test shows a real run of two ranks with different speeds in a real browser. The ranks are slowed down, so the
+// browser has enough CPU time.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	t.Parallel()
-	const compared = 40 // steps whose figures are compared with the records
+	const compared = 40 // number of steps whose figures are compared with the records
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	port := porttest.Free(t)
 	set := []string{"device.kind=cpu", "data.batch_size=32", "train.precision=f32", "model.batch_norm=ghost",
@@ -46,7 +46,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- lead.Wait() }()
-	for started := false; !started; { // until the folder of the run exists
+	for started := false; !started; { // waits until the folder of the run exists
 		select {
 		case err := <-ended:
 			if exitOf(t, err) == exit.Usage && strings.Contains(messages.String(), "libhetero_cpu.so") {
@@ -64,20 +64,20 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `document.querySelector('tbody a')?.textContent === 'run' && document.querySelector('.badge').textContent === 'running'`)
 	evaluate[bool](t, ctx, `setTimeout(() => document.querySelector('tbody a').click(), 100), true`)
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
-	// The page shows the conditions of the run from the start of the run.
+	// The page must show the conditions of the run from its start.
 	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x10/x30"))`)
-	// The page shows new steps without a reload. A busy machine may complete few steps in this time, so the test waits
-	// for all steps that it compares below.
+	// The page must show new steps without a reload. A busy machine may complete few steps in this time, so the test
+	// waits for all steps that it compares below.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
 	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20 && Number(document.querySelector('main.run').dataset.step) > %d`,
 		step, compared))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
-	// The values of all ranks at one step, and the reason of a decision.
-	// The pointer moves again while the test waits, because the step below the pointer may lack the record of a rank.
+	// The page must show the values of all ranks at the step below the pointer, and the reason of a decision. The test
+	// moves the pointer again while it waits, because a step may still lack the record of a rank.
 	await(t, ctx, `(() => { const over = document.querySelector('#shares .u-over'), box = over.getBoundingClientRect(), event = name => over.dispatchEvent(new MouseEvent(name, { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true })); event('mouseenter'); event('mousemove'); return true })() && !document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
 	screenshot(t, ctx, "run-light")
 	accessible(t, ctx)
-	// A link to a view shows this view.
+	// A link to a view must show this view.
 	visit(t, ctx, address+"?run=run#stack")
 	await(t, ctx, `document.querySelectorAll('#loss canvas').length > 0 && (top => top >= 0 && top < innerHeight)(document.querySelector('#stack').getBoundingClientRect().top)`)
 
@@ -98,7 +98,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	last := records[0][len(records[0])-1]
 	await(t, ctx, fmt.Sprintf(`document.querySelector('main.run').dataset.step === '%d'`, last.Iteration))
 
-	// Charts of the first steps contain the exact values of each record.
+	// Charts of the first steps must contain the exact values of each record.
 	visit(t, ctx, address+fmt.Sprintf("?run=run&from=2&to=%d", compared))
 	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		for i, step := range got["step"] {
 			r := &records[c.rank][int(step)-1]
 			if want := c.of(r); r.Iteration != int64(step) || math.Abs(got[c.column][i]-want) > 1e-9*math.Abs(want) {
-				// the page multiplies by 1000 in another order
+				// The tolerance allows for the page's multiplication by 1000 in another order.
 				t.Errorf("chart %s, %s, step %v: got %v, want %v", c.chart, c.column, step, got[c.column][i], want)
 			}
 		}
@@ -141,7 +141,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		t.Errorf("table of ranks: got share %s of rank 1, want %d, that of the window of the newest decision", share,
 			want)
 	}
-	// The security policy of the page blocks no part of the page, and no element is wider than the window.
+	// The page's security policy must block no part of the page, and no element may be wider than the window.
 	if wide := evaluate[bool](t, ctx,
 		`document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
 		t.Error("the page is wider than the window")
@@ -162,9 +162,9 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	accessible(t, ctx)
 }
 
-// checkCommunication compares the view of communication with the newest line of its file: ranks, buckets and links. The
-// run has two ranks on this machine, so rank 0 has the records of the interfaces, and both ranks have records of
-// all-reduces.
+// checkCommunication compares the page's view of communication with the newest line of its file: ranks, buckets and
+// links. Both ranks are on this machine, so only rank 0 has records of its network interfaces. Both ranks have records
+// of all-reduces.
 func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -179,7 +179,7 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	if len(want.Ranks) != 2 || len(want.Buckets) == 0 || len(want.Ranks[1].Links) != 1 {
 		t.Fatalf("got %+v, want two ranks, buckets, and only the all-reduces as a link of rank 1", want)
 	}
-	steps := "Values of step" // the last window has one step
+	steps := "Values of step" // the last window contains a single step
 	if want.Steps != 1 {
 		steps = fmt.Sprint(want.Steps, " steps up to step")
 	}
@@ -232,7 +232,7 @@ func lastShares(t *testing.T, decisions string) []int {
 	return d.Shares
 }
 
-// checkFirstScreen compares the first screen of a run with its decisions up to a step.
+// checkFirstScreen compares the first screen of a run with the decisions up to step last.
 func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last int64) {
 	t.Helper()
 	text, err := os.ReadFile(decisions)
@@ -271,11 +271,11 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 				t.Errorf("equal shares at step %d: got %v samples/s, want none", d.Step, values[i])
 			}
 		} else if got, want := shown["equal shares"][i], 32 / *d.Equal; math.Abs(got-want) > 1e-6*want {
-			// the server uses single precision
+			// The server computes this figure in single precision.
 			t.Errorf("equal shares at step %d: got %v samples/s, want %v", d.Step, got, want)
 		}
-		// This is the difference of two times in single precision. Its relative error grows as the time of the best
-		// shares decreases.
+		// The time of the best shares is a difference of two times in single precision. Its relative error grows as
+		// this time becomes shorter.
 		best := *d.Seconds - *d.Lost["imbalance"]
 		tolerance := 1e-6 * (*d.Seconds + *d.Lost["imbalance"]) / best
 		if got, want := shown["best shares (oracle)"][i], 32/best; math.Abs(got-want) > tolerance*want {
@@ -299,8 +299,8 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 	}
 }
 
-// recordsOf opens the records of two ranks of a run. add appends records up to step to; done closes the files. Losses
-// and times of forward passes are multiplied by factor.
+// recordsOf opens the records of two ranks of a run. add appends records up to step to, and done closes the files.
+// factor multiplies losses and times of forward passes.
 func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), done func()) {
 	t.Helper()
 	var files []*runtime.Writer

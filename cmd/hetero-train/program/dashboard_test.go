@@ -138,7 +138,7 @@ func TestDashboardRefusesBadInput(t *testing.T) {
 	}
 }
 
-// --server.address is another name of --address.
+// --server.address is an alias of --address.
 func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	_, address, output := startDashboard(t, p, "--input-dir", dir, "--server.address", "0.0.0.0")
@@ -169,7 +169,7 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 
 // A dashboard that cannot start must not end the training.
 func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
-	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
+	nativetest.Need(t, "shm", "libhetero_shm.so") // the run has two ranks
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000",
 		"parallel.ranks=2")
@@ -199,7 +199,7 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
 		line, err := os.ReadFile(path)
 		if err != nil || !strings.HasPrefix(string(line), p.path+"\x00dashboard\x00") {
-			continue // another process, which may have ended
+			continue // the folder belongs to another process, which may have ended
 		}
 		for _, thread := range glob(t, filepath.Join(filepath.Dir(path), "task", "*", "stat")) {
 			stat, err := os.ReadFile(thread)
@@ -265,7 +265,7 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 	records := func() int64 {
 		info, err := os.Stat(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
 		if err != nil {
-			return 0 // not there yet
+			return 0 // the file does not exist yet
 		}
 		return info.Size()
 	}
@@ -291,7 +291,7 @@ func glob(t *testing.T, pattern string) []string {
 }
 
 func TestStatusOfRuns(t *testing.T) {
-	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
+	nativetest.Need(t, "shm", "libhetero_shm.so") // the run has two ranks
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=60", "parallel.ranks=2"), 0).check(t, exit.Done, "")
 	status := func(code int, args ...string) string {
@@ -347,8 +347,7 @@ func TestStatusOfRuns(t *testing.T) {
 	}
 }
 
-// TestLogsAreFoundFromAnyFolder: experiment.log_dir is relative to the folder in which the training runs, not to that
-// of the reader.
+// experiment.log_dir must be relative to the folder in which the training runs, and not to the reader's folder.
 func TestLogsAreFoundFromAnyFolder(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=3", "experiment.log_dir=elsewhere")
@@ -371,10 +370,10 @@ func TestLogsAreFoundFromAnyFolder(t *testing.T) {
 	}
 }
 
-// TestStatusFitsTheTerminal: on terminals of usual widths, status shows the text of a pipe without a cut or a wrapped
-// line. Only a pipe gets the parts of the planned memory.
+// On terminals of usual widths, status must show the same text as in a pipe, without truncated or wrapped lines. Only a
+// pipe gets the parts of the planned memory.
 func TestStatusFitsTheTerminal(t *testing.T) {
-	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
+	nativetest.Need(t, "shm", "libhetero_shm.so") // the run has two ranks
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=60", "parallel.ranks=2"), 0).check(t, exit.Done, "")
 	words := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "/", "/ ")) }
@@ -397,7 +396,7 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		slave.Close()
-		text, _ := io.ReadAll(master) // fails when the command closes the terminal
+		text, _ := io.ReadAll(master) // the read fails when the command closes the terminal
 		if code := exitOf(t, cmd.Wait()); code != exit.Done {
 			t.Errorf("%d columns: got exit code %d", width, code)
 		}

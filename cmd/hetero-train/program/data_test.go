@@ -20,7 +20,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// shard writes a shard of n samples in 3 classes. The samples with the given numbers are damaged. It returns the path.
+// shard writes a shard of n samples in 3 classes, and returns its path. The samples whose numbers are in damaged are
+// damaged.
 func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
 	t.Helper()
 	var picture bytes.Buffer
@@ -133,7 +134,7 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	}
 }
 
-// hugeShard returns the path of a valid tar with so much sparse padding that its conversion takes some time.
+// hugeShard returns the path of a valid tar. It contains so much sparse padding that its conversion takes some time.
 func hugeShard(t *testing.T) string {
 	t.Helper()
 	path := shard(t, t.TempDir(), "huge.tar", 1)
@@ -149,7 +150,7 @@ func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
 		dir := t.TempDir()
 		ended := make(chan outcome)
 		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
-		for { // waits for this file, because the command catches signals before it creates the file
+		for { // the command catches signals before it creates this file
 			if left, err := os.ReadDir(dir); err != nil {
 				t.Fatal(err)
 			} else if len(left) > 0 {
@@ -203,7 +204,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	}
 }
 
-// A process that opened a named pipe would block forever.
+// Opening a named pipe would block the process forever, so the program must refuse it.
 func TestNamedPipesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "shard.tar")
 	if err := needtest.MakePipe(pipe); err != nil {

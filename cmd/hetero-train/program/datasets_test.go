@@ -10,7 +10,7 @@ import (
 )
 
 // A run on fallback data must be short, and its schedule must end with the run. The program must report the fallback
-// once. If the command is repeated, the run must be complete.
+// once. If the same command is repeated, it must find the run complete.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -42,8 +42,8 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// The program must refuse a number of samples whose order alone exceeds the memory. Otherwise the system would kill the
-// run without a message.
+// The program must refuse a number of samples if the list of their order exceeds the memory. Otherwise the system would
+// kill the run without a message.
 func TestTooManySyntheticSamplesAreRefused(t *testing.T) {
 	o := execute([]string{"data", "inspect", "--set", "data.dataset=synthetic_image", "--set",
 		"data.num_samples=2147483647"})

@@ -3,9 +3,9 @@ package program
 const module = "github.com/hetero-train/hetero-train/"
 
 // layers lists, from low to high, the packages of this module that each package may import. A package may import only
-// packages in earlier rows. A package without a row of its own has the rules of row "folder/..." of its folder. To add
-// a package, add its row. Before you allow another import, read ARCHITECTURE.md. Only cmd/hetero-train may import all
-// packages, because only the program knows the concrete devices, models and data sets.
+// packages in earlier rows. A package without its own row follows the row "folder/..." of its folder.
+// To add a package, add its row. Before you allow another import, read ARCHITECTURE.md. Only cmd/hetero-train may
+// import all packages, because only the program knows the concrete devices, models and data sets.
 var layers = []layer{
 	// Numbers and settings.
 	{"engine/tensor", nil},
@@ -36,9 +36,9 @@ var layers = []layer{
 	{"balancer/scheduler/uncertain", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
-	{"engine/needtest", nil}, // only tests import it
-	{"engine/golden", nil},   // only tests import it
-	{"engine/logtest", nil},  // only tests import it
+	{"engine/needtest", nil}, // only tests may import it
+	{"engine/golden", nil},   // only tests may import it
+	{"engine/logtest", nil},  // only tests may import it
 
 	{"engine/platform", nil},
 	{"engine/regular", nil},
@@ -49,7 +49,7 @@ var layers = []layer{
 	{"engine/ports", nil},
 	{"engine/diskwatch", nil},
 	{"engine/conformance", nil},
-	{"engine/objects/s3test", nil}, // only tests import it
+	{"engine/objects/s3test", nil}, // only tests may import it
 	{"engine/objects", nil},
 
 	// Devices.
@@ -99,7 +99,7 @@ var layers = []layer{
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
 	{"engine/data/webp", nil},
-	{"engine/data/datatest", nil}, // only tests import it
+	{"engine/data/datatest", nil}, // only tests may import it
 	{"engine/data", imports("engine/regular", "engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
 	{"engine/data/...", imports("engine/platform", "engine/regular", "engine/objects", "engine/tensor", "engine/data",
 		"engine/data/...")},
@@ -109,7 +109,7 @@ var layers = []layer{
 	{"engine/weights", imports("engine/data/pyjson", "engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/platform", "engine/regular", "engine/checkpoint")},
 	{"engine/cluster/porttest", nil},
-	{"engine/cluster/ranktest", imports("engine/crowd", "engine/cluster/rendezvous")}, // only tests import it
+	{"engine/cluster/ranktest", imports("engine/crowd", "engine/cluster/rendezvous")}, // only tests may import it
 	{"engine/cluster", nil},
 	{"engine/cluster/...", imports("engine/cgroup", "engine/crowd", "engine/handshake", "engine/platform")},
 
@@ -145,7 +145,7 @@ var layers = []layer{
 		"engine/regular", "profiler/telemetry",
 		"profiler/runtime")},
 	{"profiler/mlflow", imports("engine/experiment", "engine/platform", "engine/regular", "profiler/spool")},
-	{"profiler/mlflow/mlflowtest", imports("engine/needtest", "engine/platform")}, // only tests import it
+	{"profiler/mlflow/mlflowtest", imports("engine/needtest", "engine/platform")}, // only tests may import it
 	{"profiler/analysis", imports("balancer/policies", "profiler/account", "engine/regular", "profiler/telemetry",
 		"engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
 	{"profiler/drawing", imports("engine/experiment", "engine/regular")},
@@ -162,7 +162,7 @@ var layers = []layer{
 	{"profiler/profiles", imports("engine/platform", "engine/regular", "profiler/cache", "profiler/system",
 		"profiler/hardware", "profiler/measure")},
 
-	// The program. A package of commands imports no other such package.
+	// The program. A package of commands must not import another package of commands.
 	{"cmd/hetero-train/internal/exit", imports("engine/memory", "engine/train", "engine/train/replica", "engine/data/content",
 		"engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
 		"engine/collective/hosts", "engine/collective/shm", "engine/config", "engine/data", "engine/device",
@@ -170,7 +170,7 @@ var layers = []layer{
 		"engine/regular", "engine/weights", "nccl")},
 	{"cmd/hetero-train/internal/show", nil},
 	{"cmd/hetero-train/internal/bridge", imports("engine/experiment")},
-	{"cmd/hetero-train/internal/clitest", imports("engine/needtest")}, // no package may import clitest; only tests do
+	{"cmd/hetero-train/internal/clitest", imports("engine/needtest")}, // only tests may import it
 	{"cmd/hetero-train/internal/logs", imports("profiler/spool", "cmd/hetero-train/internal/exit",
 		"cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/parts", imports("balancer", "balancer/divide", "balancer/policies", "engine/task",
@@ -383,11 +383,11 @@ var layers = []layer{
 	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
 }
 
-// pure packages have no clock and no I/O.
+// pure contains the imports that packages without a clock and without I/O must not have.
 var pure = imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")
 
-// never lists imports that are forbidden even if a row of layers allows them. Packages of the standard library have
-// their import path as name.
+// never lists imports that are forbidden even if a row of layers allows them. Packages of the standard library are
+// named by their import path.
 var never = []layer{
 	{"balancer/divide", pure},
 	{"balancer/estimate", pure},
@@ -405,12 +405,12 @@ var never = []layer{
 	{"balancer/scheduler/ingest", pure},
 	{"balancer/scheduler/features", pure},
 	{"balancer/scheduler/hyper", pure},
-	{"balancer/...", imports("engine/...")}, // the packages without a row of their own may read files
+	{"balancer/...", imports("engine/...")}, // packages without their own row may read files
 	{"profiler/telemetry", pure},
 	{"engine/spelling", pure},
-	// other packages register their keys with config
+	// Other packages register their keys with config.
 	{"engine/config", imports("engine/...", "profiler/...", "balancer")},
-	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // no clock, no I/O
+	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // it must have no clock and no I/O
 	{"engine/models", imports("engine/train", "engine/train/...")},
 	{"engine/models/...", imports("engine/train", "engine/train/...")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
@@ -420,6 +420,6 @@ var never = []layer{
 		"engine/device/...", "cuda", "nccl")},
 }
 
-// vocabulary lists packages of tables and pure functions. They import no other package of this module, so a row
-// of never that bans a folder does not ban them.
+// vocabulary lists packages of tables and pure functions. They import no other package of this module. A row of never
+// that bans their folder therefore does not ban them.
 var vocabulary = imports("profiler/telemetry", "profiler/account", "engine/spelling")

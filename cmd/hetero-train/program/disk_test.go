@@ -23,7 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// patience is the maximum time for which a test waits for an event.
+// patience is the maximum time that a test waits for an event.
 const patience = 2 * time.Minute
 
 // watched is a running program with its output so far.
@@ -37,7 +37,7 @@ type watched struct {
 	close func() error // ends the output
 }
 
-// watch starts cmd.
+// watch starts a command, and collects its output.
 func watch(t *testing.T, cmd *exec.Cmd) *watched {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -62,7 +62,7 @@ func watch(t *testing.T, cmd *exec.Cmd) *watched {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() // ends the program if the test has failed
+		cmd.Process.Kill() // has an effect only if the test failed before the program ended
 		cmd.Wait()
 		writer.Close()
 	})
@@ -101,7 +101,7 @@ func (w *watched) end(t *testing.T, code int, says string) {
 	w.close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !w.ended { // the last output may not be in w.text yet
+	for !w.ended { // the last output may be read after the program ends
 		w.grown.Wait()
 	}
 	if got != code || !strings.Contains(w.text.String(), says) {
@@ -120,7 +120,7 @@ func newestStep(t *testing.T, dir string) int64 {
 	return c.State.Step
 }
 
-// awaitStep waits for a checkpoint of a step later than step.
+// awaitStep waits until the run in dir has a checkpoint of a step later than step.
 func awaitStep(t *testing.T, dir string, step int64) {
 	t.Helper()
 	for begun := time.Now(); newestStep(t, dir) <= step; time.Sleep(5 * time.Millisecond) {
@@ -145,7 +145,7 @@ func checkRecords(t *testing.T, dir string) {
 	}
 }
 
-// goesOn ends a fault, and requires that the run then saves, can be stopped, and has all records.
+// goesOn ends a fault. Afterwards, the run must save, it must be possible to stop it, and it must have all records.
 func (w *watched) goesOn(t *testing.T, dir string, endFault func()) {
 	t.Helper()
 	before := newestStep(t, dir)
@@ -156,7 +156,7 @@ func (w *watched) goesOn(t *testing.T, dir string, endFault func()) {
 	checkRecords(t, dir)
 }
 
-// The disk of a run is full for a while during training (row D1).
+// The disk of a run is temporarily full during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -177,8 +177,8 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	})
 }
 
-// If the final save finds a full disk, earlier checkpoints must remain. After space has been freed, the same command
-// must complete the run, bit-equal to a run without the fault (row D1).
+// If the disk is full at the final save, earlier checkpoints must remain. After space has been freed, the same command
+// must complete the run. Its result must be bit-equal to that of a run without the fault (row D1).
 func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -190,7 +190,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(whole, steps), 0).check(t, exit.Done, "")
 	w := watch(t, p.command(dir, steps, "train.log_interval=1"))
 	w.await(t, "step 20/")
-	w.cmd.Process.Signal(freeze) // no checkpoint must be saved while the disk fills
+	w.cmd.Process.Signal(freeze) // stops the run, so that it saves no checkpoint while the disk fills
 	free := fill(t, dir)
 	w.cmd.Process.Signal(thaw)
 	w.end(t, exit.IO, "the final save failed")
@@ -209,7 +209,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "free space on that disk")
 }
 
-// strace makes system calls of the program fail with EIO for a while (row D6).
+// strace temporarily makes system calls of the program fail with EIO (row D6).
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -225,7 +225,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			time.AfterFunc(patience, func() { fault.Process.Signal(os.Interrupt) })
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			w.goesOn(t, dir, func() {
-				fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
+				fault.Process.Signal(os.Interrupt) // ends strace, which then detaches from the program
 				fault.Wait()
 			})
 		})
@@ -300,7 +300,8 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
-// forOtherUsers copies the program into a folder that other users can read.
+// forOtherUsers copies the program into a folder that other users can read. It returns this folder and the path of the
+// copy.
 func (p program) forOtherUsers(t *testing.T) (dir, built string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")
@@ -348,7 +349,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	p := buildProgram(t)
 	var dir string
 	var w *watched
-	for steps := int64(600); ; steps *= 10 { // more steps if the run ends before this test gets a CPU
+	for steps := int64(600); ; steps *= 10 { // more steps, in case the run ends before this test gets a CPU
 		dir = t.TempDir()
 		w = watch(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.log_interval=1"))
 		w.await(t, "step 20/")
@@ -358,7 +359,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 		}
 		w.cmd.Process.Kill()
 	}
-	// repeated, because a thread of the run can still create a file
+	// The removal is repeated, because a thread of the run can still create a file.
 	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; {
 		if time.Since(begun) > patience {
 			t.Fatal("the folder cannot be removed")
@@ -372,7 +373,8 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	}
 }
 
-// A run must continue to use the folder that it opened (row D7).
+// During training, the path of the run is replaced by a link. The run must continue to use the folder that it opened
+// (row D7).
 func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	p, dir, outside := buildProgram(t), t.TempDir(), t.TempDir()
@@ -395,7 +397,7 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	}
 }
 
-// The program runs with limits that ulimit sets (row F14).
+// The program runs with limits that ulimit sets (row F14). It must train, or name the limit.
 func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -415,8 +417,8 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	}
 }
 
-// strace delays each flush of a run, as a file system that does not answer would. Training continues, the run names the
-// file, and a second SIGTERM ends the process immediately.
+// strace delays each flush of a run, as on an unresponsive file system. Training must continue, and the run must name
+// the file. A second SIGTERM must end the process immediately.
 func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -428,7 +430,7 @@ func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	held := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e",
 		"trace=fsync", "-e", "inject=fsync:delay_enter=600000000")
 	attach(t, w, held)
-	w.cmd.Process.Signal(platform.SaveSignals[0]) // saves
+	w.cmd.Process.Signal(platform.SaveSignals[0]) // requests a save
 	w.await(t, "the disk does not answer; training continues", "file="+dir)
 	w.cmd.Process.Signal(platform.SaveSignals[0])
 	w.await(t, "training waits for the disk")

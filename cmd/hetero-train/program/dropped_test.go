@@ -11,13 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestTensorsThatTheModelLacksAreDropped imports the weights of contrastive learning, and starts a run from them.
+// The test imports the weights of contrastive learning, and starts a run from them. Tensors that the model of the run
+// lacks must be dropped.
 func TestTensorsThatTheModelLacksAreDropped(t *testing.T) {
 	theirs := []checkpoint.Tensor{values("queue", []int{2, 3}, 1),
 		{Name: "queue_ptr", DType: tensor.I64, Data: make([]byte, 8)}}
 	for _, w := range foreignCNN(t, "", 10) {
 		if w.DType == tensor.F32 {
-			w = values(w.Name, w.Shape, 0.1, 0.2) // small numbers, and no negative variance
+			w = values(w.Name, w.Shape, 0.1, 0.2) // all values are small, and no variance is negative
 		}
 		theirs = append(theirs, w)
 	}

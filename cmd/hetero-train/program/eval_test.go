@@ -21,8 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// trainSmall trains the small run in this process with changed settings. It returns the folder of the run and its
-// output.
+// trainSmall trains smallRun with changed settings in this process. It returns the folder of the run, and the output.
 func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 	t.Helper()
 	output := t.TempDir()
@@ -143,7 +142,8 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// The training data of an imported checkpoint is unknown, and the command must not use default data.
+// The training data of an imported checkpoint are unknown. The command must ask for data, and must not use default
+// data.
 func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "imported")
 	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir},
@@ -160,7 +160,7 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 		{nil, exit.Usage, "so it has no data settings: want -c FILE, or --set data.dataset=NAME"},
 		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, but the model of " +
 			filepath.Join(dir, "step-00000000") + " has 4 outputs without names"},
-		// The weights are so large that the outputs are not finite.
+		// These weights are so large that the outputs are not finite.
 		{append(data, "--set", "data.num_classes=4"), exit.Diverged, "the mean loss is not finite"},
 		{append(data, "--set", "data.num_classes=4", "--json"), exit.Diverged, "the mean loss is not finite"},
 	} {

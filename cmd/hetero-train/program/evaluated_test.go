@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// twoColours writes images of the classes blue and red. folders maps the name of a folder of classes to the number of
-// images of each class.
+// twoColours writes images of the classes blue and red. folders maps the name of each data folder to its number of
+// images per class.
 func twoColours(t *testing.T, folders map[string]int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func twoColours(t *testing.T, folders map[string]int) string {
 	return dir
 }
 
-// For a folder that the user names, eval evaluates all images or the evaluation part. The output states which.
+// If the user names a folder, eval evaluates all of its images, or its evaluation part. The output must state which.
 func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	t.Parallel()
 	trained := colours(t)
@@ -48,7 +48,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		want string // path, then the part
+		want string // path, followed by the evaluated part
 		n    int
 		of   int
 	}{
@@ -80,7 +80,8 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 		}
 		want := fmt.Sprintf("images, %%s: %d of %d images of %s", c.n, c.of, strings.ReplaceAll(c.want, "PATH", path))
 		_, want, _ = strings.Cut(want, "%s: ")
-		want = strings.Replace(want, " of 0 images", " images", 1) // a limited set has no total number of images
+		// The total number of images is unknown if the number of samples is limited.
+		want = strings.Replace(want, " of 0 images", " images", 1)
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.name, o.code, o.stdout, o.stderr, want)
 		}
@@ -104,8 +105,8 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	}
 }
 
-// The figures of training samples look like the figures of held-out data, so the output states which samples were
-// evaluated.
+// Figures of training samples are indistinguishable from figures of held-out data. The output must therefore state that
+// it evaluated training samples.
 func TestEvalSaysThatItReadsTrainingSamples(t *testing.T) {
 	t.Parallel()
 	trained := colours(t)
@@ -168,7 +169,7 @@ func TestTheStartSaysWhichPartEvaluates(t *testing.T) {
 	}
 }
 
-// A file of labelled texts and a file of tokens are also evaluated as a whole.
+// Command eval must also evaluate the whole of a file of labelled texts, and of a file of tokens.
 func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -203,7 +204,7 @@ func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 		!strings.Contains(o.stderr, "use --split val (part validation, dev.tsv) or --split train") {
 		t.Errorf("all of a folder with parts: got exit code %d and %s", o.code, o.stderr)
 	}
-	// Training finds the files of a folder by the same rule.
+	// Training must select the files of a folder by the same rule.
 	out := finish(t, p.command(filepath.Join(dir, "second"), "train.epochs=1", "data.path="+parts), 0)
 	if want := "data labelled_text: evaluation on part validation, dev.tsv; not used: test.tsv"; !strings.Contains(
 		out.stdout, want) || !strings.Contains(out.stdout, "50 training, 20 evaluation") {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// After a resume, the start of the second process must follow the events of the first process.
+// After a resume, the start of the second process must follow the events of the first process in the file.
 func TestEventsOfARun(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()

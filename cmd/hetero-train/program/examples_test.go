@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
-// exampleLines returns the command lines in the examples of a command. It joins continued lines, and removes comments.
-// Comments follow two spaces.
+// exampleLines returns the command lines in the examples of a command. It joins continued lines, and removes the
+// comments, which follow two spaces.
 func exampleLines(cmd *cobra.Command) []string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
@@ -34,7 +34,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Every example must consist of flags and commands that exist.
+// Each example must consist of flags and commands that exist.
 func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	t.Parallel()
 	root := newRoot(&cli.App{})
@@ -46,7 +46,7 @@ func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 		for _, line := range lines {
 			at := strings.Index(line, "hetero-train ")
 			if at < 0 {
-				continue // the line prepares or follows another command
+				continue // the line runs another program
 			}
 			if err := parses(line[at:]); err != nil {
 				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
@@ -60,7 +60,7 @@ func parses(line string) error {
 	line, _, _ = strings.Cut(line, " | ")
 	line, _, _ = strings.Cut(line, " > ")
 	line, _, _ = strings.Cut(line, " < ")
-	line = strings.TrimSuffix(line, ")") // the end of <(hetero-train …)
+	line = strings.TrimSuffix(line, ")") // removes the end of <(hetero-train …)
 	root := newRoot(&cli.App{})
 	cmd, rest, err := root.Find(strings.Fields(line)[1:])
 	if err != nil {

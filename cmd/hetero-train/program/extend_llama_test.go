@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// llama is a model of another module whose parameters have the names of LlamaForCausalLM.
+// llama is a model of another module. Its parameters have the names of LlamaForCausalLM.
 type llama struct{ NoKeys }
 
 func (llama) BuildLanguage(vocabulary, length int) (models.Language, error) {
@@ -26,8 +26,8 @@ func (llama) BuildLanguage(vocabulary, length int) (models.Language, error) {
 		Inner: 48, Theta: 10000, Eps: 1e-5, Std: 0.2}.Build, nil
 }
 
-// loadLlama loads an exported file and prints the tokens that follow a prompt. Each token is the most likely one. The
-// arguments are the file, the number of tokens, and the tokens of the prompt.
+// loadLlama is a Python script that loads an exported file and prints the tokens that follow a prompt. Each token is
+// the most likely one. The arguments are the file, the number of tokens, and the tokens of the prompt.
 const loadLlama = `
 import sys, torch
 from safetensors.torch import load_file
@@ -45,7 +45,8 @@ with torch.no_grad():
 print(tokens[len(sys.argv[3:]):])
 `
 
-// A model of another module has no folder of transformers, but its file contains the names of its parameters.
+// The export of a model of another module writes no folder for transformers. Its file must contain the names of its
+// parameters.
 func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
 	t.Parallel()
 	own := []Part{LanguageModel{Name: "llama", Doc: "like Llama", New: func() LanguageOptions { return llama{} }}}

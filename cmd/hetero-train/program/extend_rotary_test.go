@@ -16,20 +16,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. If ahead is
-// true, each position also reads the next position. If resting is true, the model ignores the positions of tokens that
-// follow cached tokens.
+// rotary is a language model with rotary position embedding, and with one head of k and v for all heads of q. If ahead
+// is true, each position also reads the next position. If resting is true, the model ignores the positions of tokens
+// that follow cached tokens.
 type rotary struct {
 	NoKeys
 	ahead, resting bool
 }
 
 const (
-	rotaryHeads, rotaryHalf = 2, 4 // each head has pairs of channels
+	rotaryHeads, rotaryHalf = 2, 4 // number of heads; pairs of channels in each head
 	rotaryChannels          = 2 * rotaryHeads * rotaryHalf
 )
 
-// angles returns the cosines, and the sines with the sign of each half, as (positions, 1, 2, rotaryHalf).
+// angles returns cosines and sines of shape (positions, 1, 2, rotaryHalf). The sines include the sign of each half.
 func angles(positions int) (cosines, sines []float64) {
 	for at := range positions {
 		for _, sign := range []float64{-1, 1} {
@@ -67,7 +67,7 @@ func (o rotary) BuildLanguage(vocabulary, length int) (models.Language, error) {
 	}, nil
 }
 
-// trainRotary trains models of this module on repetitions of the text abcdefgh, and returns the folder of the run.
+// trainRotary trains models of this module on repetitions of the text abcdefgh. It returns the folder of the run.
 func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,8 @@ func rotaryParts(o rotary) []Part {
 	}}}
 }
 
-// Weight decay and averages of weights do not change constants, and a saved model contains the constants.
+// Weight decay and averages of weights must not change constants of a model, and a saved model must contain these
+// constants.
 func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5",
 		"ema.decay=0.9")
@@ -126,8 +127,8 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// A model continues texts, even beyond its number of positions. Without a key-value cache, the program reports that
-// generation is slower.
+// A model of another module must continue texts, even beyond its number of positions. Without a key-value cache, the
+// program must report that generation is slower.
 func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
 	t.Parallel()
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=12", "optimizer.lr=0.03")

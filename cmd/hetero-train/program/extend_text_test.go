@@ -30,7 +30,7 @@ func (o *bigram) BuildLanguage(vocabulary, _ int) (models.Language, error) {
 	}, nil
 }
 
-// chain is a data set of computed text.
+// chain is a data set whose text is computed.
 type chain struct{ Words int }
 
 func (o *chain) Keys() []config.Key {
@@ -43,7 +43,7 @@ func (o *chain) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger
 	return TokenSplits{Train: source, Eval: source, Vocabulary: o.Words, Length: 10}, err
 }
 
-// A language model and a data set of text that another program adds train and evaluate like built-in components.
+// A language model and a data set of text from another program must train and evaluate like built-in components.
 func TestAddedPartsOfTextTrain(t *testing.T) {
 	own := []Part{
 		LanguageModel{Name: "bigram", Doc: "a table of the current token", New: func() LanguageOptions {

@@ -23,12 +23,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// extremes are texts of extreme numbers.
+// extremes contains very large, very small and invalid numbers as texts.
 var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308", "-1e308", "nan", "inf", "2147483647",
 	"2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615"}
 
 // Each numeric flag of each command must accept each extreme, or refuse it with the exit code of a usage error. An
-// accepted value may request years of work, so the command must end soon after its context, without a crash.
+// accepted value may request years of work, so the command must end without a crash soon after its context is canceled.
 func TestExtremeNumbersOfFlags(t *testing.T) {
 	needtest.Hostile.Need(t, "runs some hundred commands for a moment each")
 	tested := 0
@@ -37,7 +37,7 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub, append(slices.Clone(path), sub.Name()))
 		}
-		// Skips commands that measure the machine.
+		// The test skips commands that measure the machine.
 		if cmd.RunE == nil || cmd.Hidden ||
 			slices.Contains([]string{"profile", "selftest", "nccl", "devices"}, path0(path)) {
 			return
@@ -76,7 +76,7 @@ func path0(path []string) string {
 	return path[0]
 }
 
-// Each numeric key must accept each extreme or refuse it. A run of one step with an accepted value must end.
+// Each numeric key must accept or refuse each extreme. With an accepted value, a run of one step must end.
 func TestExtremeNumbersOfKeys(t *testing.T) {
 	needtest.Hostile.Need(t, "a thousand runs")
 	var schema struct{ Properties map[string]any }
@@ -151,7 +151,7 @@ func TestRefusedExtremes(t *testing.T) {
 	}
 }
 
-// The reciprocals of these numbers are infinite. Drawing lambda must end even then.
+// The reciprocals of these numbers are infinite. Drawing mixup's lambda must end even then.
 func TestTheSmallestMixup(t *testing.T) {
 	t.Parallel()
 	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {

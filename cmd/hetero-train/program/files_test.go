@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// openFiles returns the number of open files of a process, or 0 if the process has ended. Before a process executes its
-// program, it has the open files of its parent.
+// openFiles returns the number of open files of a process, or 0 if it has ended. Before a process executes its program,
+// it has the open files of its parent.
 func openFiles(pid string) int {
 	all, err := os.ReadDir(filepath.Join("/proc", pid, "fd"))
 	if err != nil {
@@ -62,8 +62,8 @@ func mostFiles(t *testing.T, cmd *exec.Cmd) (most int, e ended) {
 	}
 }
 
-// If the limit of open files is too low, the program ends before ranks start. The limit that the error requests must be
-// sufficient, and at most 1.3 times the number of files that the processes open.
+// If the limit of open files is too low, the program must end before ranks start. The error states the limit that the
+// run needs. This limit must be sufficient, and at most 1.3 times the number of files that the processes open.
 func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
@@ -91,7 +91,8 @@ func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
 			finish(t, limited(fmt.Sprintf("-n %d", need-1), settings...), 0).check(t, exit.Usage,
 				fmt.Sprintf("got %d, want at least %d", need-1, need))
 			most := 0
-			for steps := 20; steps <= 2000; steps *= 10 { // on a busy machine, mostFiles may miss files of a short run
+			// On a busy machine, mostFiles may miss files of a short run, so the next run is longer.
+			for steps := 20; steps <= 2000; steps *= 10 {
 				now, e := mostFiles(t, limited(fmt.Sprintf("-n %d", need), append(slices.Clone(settings),
 					fmt.Sprint("train.steps=", steps))...))
 				e.check(t, exit.Done, "")
@@ -105,5 +106,5 @@ func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
 			t.Logf("demanded %d, opened %d", need, most)
 		})
 	}
-	finish(t, limited("-S -n 40"), 0).check(t, exit.Done, "") // only the soft limit; the program raises it
+	finish(t, limited("-S -n 40"), 0).check(t, exit.Done, "") // sets only the soft limit, which the program raises
 }

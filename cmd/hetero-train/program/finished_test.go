@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// All machines of a job have the same exit code if the weights of a finished run are lost, so that a launcher does not
-// restart some of them. Only rank 0 opens the run.
+// The weights of a finished run are lost. All machines of the job must exit with the same code, so that a launcher does
+// not restart some of them. Only rank 0 opens the run.
 func TestAllMachinesReportLostWeights(t *testing.T) {
 	nativetest.Need(t, "shm", "libhetero_shm.so")
 	p, dir := buildRanks(t), t.TempDir()
@@ -33,7 +33,7 @@ func TestAllMachinesReportLostWeights(t *testing.T) {
 		if got := exitOf(t, other.Wait()); got != code || !strings.Contains(second.String(), says) {
 			t.Errorf("rank 1: got exit code %d, want %d with %q\n%s", got, code, says, second)
 		}
-		one := finish(t, p.command(dir, append(set, "parallel.ranks=2")...), 0) // the supervisor of both ranks
+		one := finish(t, p.command(dir, append(set, "parallel.ranks=2")...), 0) // the process supervises both ranks
 		one.check(t, code, says)
 		if code != exit.Done && strings.Contains(one.stderr, "rank 1 (process") {
 			t.Errorf("got a failure of rank 1, want only that of rank 0, which has the reason\n%s", one.stderr)
@@ -44,7 +44,8 @@ func TestAllMachinesReportLostWeights(t *testing.T) {
 	if err := os.Rename(manifest, manifest+"-1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Symlink("MANIFEST", manifest); err != nil { // ELOOP: permissions do not stop root
+	// The link causes ELOOP: missing permissions would not stop root.
+	if err := syscall.Symlink("MANIFEST", manifest); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(manifest); err == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// flipInProcess flips one random bit in every occurrence of pattern in the writable memory of a process. The process is
-// stopped meanwhile. flipInProcess returns the number of occurrences.
+// flipInProcess stops a process, flips one random bit in every occurrence of pattern in its writable memory, and
+// continues it. It returns the number of occurrences.
 func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int {
 	t.Helper()
 	sendTo(pid, freeze)
@@ -43,7 +43,7 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 			continue
 		}
 		text := make([]byte, to-from)
-		n, _ := mem.ReadAt(text, from) // an error after some bytes: the rest cannot be read
+		n, _ := mem.ReadAt(text, from) // an error after some bytes means that the rest of the range is unreadable
 		for at := 0; ; at++ {
 			next := bytes.Index(text[at:n], pattern)
 			if next < 0 {
@@ -55,7 +55,7 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	}
 	at := random.IntN(len(pattern))
 	flipped := []byte{pattern[at] ^ 1<<random.IntN(8)}
-	for _, place := range places { // most places are unused copies
+	for _, place := range places { // all places are changed, because most of them are unused copies
 		if _, err := mem.WriteAt(flipped, place+int64(at)); err != nil {
 			t.Fatal(err)
 		}
@@ -64,8 +64,9 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 }
 
 // A bit of the weights flips in the memory of a rank during a run. No checkpoint may contain this error, and the
-// resumed run must be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the
-// test can find the weights in memory, and a flipped bit remains.
+// resumed run must be bit-equal to a run without the fault.
+// The learning rate is too small to change a weight. The test can therefore find the weights in memory, and a flipped
+// bit stays flipped.
 func TestABitThatFlipsInARank(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -149,7 +150,7 @@ func TestABitThatFlipsInARank(t *testing.T) {
 	}
 }
 
-// Commands that are repeated or refused after the end of a run do not change its state.
+// Commands that are repeated or refused after the end of a run must not change the state that status shows.
 func TestStatusAfterLaterCommands(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -170,7 +171,8 @@ func TestStatusAfterLaterCommands(t *testing.T) {
 		set  string
 		code int
 	}{{"train.steps=20", exit.Done}, {"optimizer.lr=0.5", exit.Usage}} {
-		time.Sleep(1100 * time.Millisecond) // the state must not depend on times of commands
+		// The commands run at a later second, because the state must not depend on their times.
+		time.Sleep(1100 * time.Millisecond)
 		cmd := p.command(dir, "train.steps=20", later.set)
 		text, err := cmd.CombinedOutput()
 		if code := exitOf(t, err); code != later.code {

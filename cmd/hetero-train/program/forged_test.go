@@ -20,7 +20,8 @@ import (
 func forge(t *testing.T, folder, key, value string) {
 	t.Helper()
 	state := clitest.ReadFile(t, filepath.Join(folder, "state.json"))
-	number := regexp.MustCompile(`(?m)^  "` + key + `": [0-9]+`) // two spaces: only keys of the outermost object
+	// With two spaces, the pattern matches only keys of the outermost object.
+	number := regexp.MustCompile(`(?m)^  "` + key + `": [0-9]+`)
 	if len(number.FindAll(state, -1)) != 1 {
 		t.Fatalf("no number %q in %s", key, state)
 	}
@@ -37,7 +38,7 @@ func forge(t *testing.T, folder, key, value string) {
 	}
 }
 
-// A checkpoint with impossible counters is damaged even if its checksums are correct.
+// A checkpoint with impossible counters must count as damaged, even if its checksums are correct.
 func TestForgedCountersAreExitCode3(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -58,9 +59,9 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 		finish(t, p.command(dir, "train.steps=20", "train.resume="+folder), 0).check(t, exit.Data, c.want)
 		finish(t, exec.Command(p.path, "checkpoint", "verify", folder), 0).check(t, exit.Data, "")
 	}
-	finish(t, p.command(dir, "train.steps=20"), 0).check( // the run resumes from an earlier checkpoint
+	finish(t, p.command(dir, "train.steps=20"), 0).check( // the run must resume from an earlier checkpoint
 		t, exit.Done, "skipped: "+folder+"/state.json is corrupt: ")
 	again := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20))
-	forge(t, again, "step", "20") // a valid number with updated checksums is not damage
+	forge(t, again, "step", "20") // with updated checksums, another valid number is not damage
 	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exit.Done, "was=20 now=30")
 }

@@ -21,7 +21,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	run := filepath.Join(dir, "run")
 	generate := func(args ...string) outcome { return execute(append([]string{"generate", run}, args...)) }
 
-	// 3 tokens of the prompt and 30 generated tokens exceed the 12 positions of the model.
+	// The 3 tokens of the prompt and the 30 generated tokens exceed the 12 positions of the model.
 	if o := generate("--prompt", "cde", "--tokens", "30", "--temperature", "0"); o.code != 0 ||
 		o.stdout != "cdefghabcdefghabcdefghabcdefghabc\n" {
 		t.Errorf("exit %d: %q %s", o.code, o.stdout, o.stderr)
@@ -40,7 +40,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	if first.Text != second.Text || first.Text == other.Text || first.Tokenizer != "bytes" || first.Prompt != "a" {
 		t.Errorf("got %+v, %+v and %+v, want the first two equal", first, second, other)
 	}
-	// Samples have successive seeds, so the first and the second sample equal the samples above.
+	// The seeds of samples are consecutive, so the first and the second sample equal the samples above.
 	if o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", "3", "--samples", "2",
 		"--json"); o.code != 0 {
 		t.Errorf("exit %d: %s", o.code, o.stderr)

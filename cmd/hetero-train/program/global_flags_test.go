@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// No command ignores -c or --set. A command either refuses these flags, or reads the configuration and reports its
+// No command may ignore -c or --set. A command must refuse these flags, or read the configuration and report its
 // faults. arguments has a row for each command that needs arguments.
 func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestUnknownVariablesOfThisProgramAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Every variable that the code reads is in the list of known variables.
+// The list of known variables must contain each environment variable that the code reads.
 func TestAllVariablesOfThisProgramAreKnown(t *testing.T) {
 	name := regexp.MustCompile(`"(HETERO_[A-Z_]*[A-Z])"|\bexport (HETERO_[A-Z_]*[A-Z])`)
 	reads := regexp.MustCompile(`\.go$|\.(cc|cu|h)$|^Makefile$`)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The script must resolve paths relative to the folder of the caller, although it runs in its own folder.
+// scripts/gpu_check.sh must resolve paths relative to the caller's folder, although it runs in its own folder.
 func TestGPUCheckTakesTheCallersPaths(t *testing.T) {
 	script, err := filepath.Abs("../../../scripts/gpu_check.sh")
 	if err != nil {

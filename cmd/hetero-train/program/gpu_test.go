@@ -39,7 +39,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 			continue
 		case "libhetero_cuda_shim.so":
 			name, shim = "libhetero_cuda.so", file
-		case "libhetero_nccl_shim.so": // without NCCL, unless a test requests it
+		case "libhetero_nccl_shim.so": // NCCL is left out unless a test requests it
 			name = "libhetero_nccl_later.so"
 		}
 		if err := os.Symlink(file, filepath.Join(dir, name)); err != nil {
@@ -58,7 +58,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	return cmd
 }
 
-// onNCCL is onGPU with a fake NCCL. fault is the fault that the fake simulates (nccl/shim/fake.cc); "" for none.
+// onNCCL is like onGPU, with a fake NCCL. fault is the fault that the fake simulates (nccl/shim/fake.cc); "": none.
 func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	t.Helper()
 	cmd = onGPU(t, gpus, cmd, "HETERO_FAKE_NCCL="+fault)
@@ -74,7 +74,8 @@ func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	return cmd
 }
 
-// With "auto", the program must log once why it uses the CPU. With "cuda", the same reason must be an error.
+// With device.kind "auto", the program must log once why it uses the CPU. With "cuda", the same reason must be an
+// error.
 func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -115,7 +116,8 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}
 }
 
-// "auto" must not select a GPU if CUDA_VISIBLE_DEVICES is invalid, even if the GPU can be opened.
+// "auto" must not select a GPU if CUDA_VISIBLE_DEVICES is invalid, even if the GPU can be opened. Command devices must
+// show this choice.
 func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	p := buildRanks(t)
 	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
@@ -125,7 +127,8 @@ func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	}
 }
 
-// Other processes may compute on these GPUs, so command devices must not create a context, as opening a device does.
+// Other processes may compute on these GPUs. Opening a device creates a context on the GPU, and command devices must
+// not do so.
 func TestDevicesMakesNoContext(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -151,8 +154,8 @@ func TestDevicesMakesNoContext(t *testing.T) {
 	}
 }
 
-// Two ranks may share a GPU only with device.share_gpu. Rank discovery must check this, or the program before it if
-// there are fewer GPUs than ranks.
+// Two ranks may share a GPU only with device.share_gpu. If there are fewer GPUs than ranks, the program must check this
+// before rank discovery; otherwise rank discovery must check it.
 func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -173,11 +176,11 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	}
 }
 
-// gpuRun contains the settings of a run on a GPU that is small enough for the shim, whose threads are fibers.
+// gpuRun contains the settings of a run on a GPU. The run is small enough for the shim, whose threads are fibers.
 var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1", "train.eval_interval=0"}
 
-// The host of the shim cannot access device memory. The program must therefore transfer images, labels, losses,
-// gradients and weights only by copies.
+// The shim's host cannot access device memory. The program must therefore transfer images, labels, losses, gradients
+// and weights only by copies.
 func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -215,27 +218,27 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 					r.Exchanges, r.Forward+r.Backward)
 			}
 		}
-		// The computation is in bf16, with other groups of samples.
+		// The computation uses bf16 and divides the samples into other groups, so losses differ slightly.
 		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b {
 			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)
 		}
 	}
 }
 
-// NCCL transfers the gradients of all ranks, so all ranks must end.
+// NCCL transfers the gradients of all ranks. If it reports an error, all ranks must end.
 func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
 	t.Parallel()
 	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
 	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exit.Communication, "invalid usage: it was asked to fail")
 }
 
-// The run must end with the exit code of the device. The last checkpoint must be complete, and the resumed run must
-// equal a run without the fault.
+// If the GPU is lost, the run must end with the exit code of the device. The last checkpoint must be complete, and the
+// resumed run must equal a run without the fault.
 func TestALostGPUEndsTheRun(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	whole := filepath.Join(dir, "whole")
-	// This run also measures the algorithms, so that later runs select the same ones.
+	// This run also measures the algorithms of kernels. Later runs then select the same algorithms.
 	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exit.Done, "")
 	lost := filepath.Join(dir, "lost")
 	set := append(gpuRun, "train.steps=60", "checkpoint.interval_steps=1")
@@ -251,8 +254,8 @@ func TestALostGPUEndsTheRun(t *testing.T) {
 	}
 }
 
-// The program must detect the lack of memory before the first step. The error must state the memory of each part and
-// the batch that fits.
+// The program must detect before the first step that the GPU lacks memory. The error must state the memory of each part
+// and the batch that fits.
 func TestTooLittleMemoryOfAGPU(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := append([]string{"data.batch_size=32"}, gpuRun...)

@@ -13,7 +13,7 @@ import (
 const repository = "../../.."
 
 // TestHeadlinesAreNotStale fails if a figure of BENCHMARKS.md names a commit that is not an ancestor. It also fails if
-// the code that the figure measures has changed since this commit and the page does not state the change.
+// the code that the figure measures has changed since this commit, unless the page states the change.
 func TestHeadlinesAreNotStale(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -28,7 +28,8 @@ func TestHeadlinesAreNotStale(t *testing.T) {
 	}
 }
 
-// TestStaleHeadlinesAreFound runs the check in a repository with one row, and with one line for each other figure.
+// TestStaleHeadlinesAreFound runs this check in a repository whose page has one row in the table, and one line for each
+// other figure.
 func TestStaleHeadlinesAreFound(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -69,7 +70,7 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 	run(false, "", "git", "add", ".")
 	run(false, "", "git", "commit", "-qm", "one")
 	commit := run(false, "", "git", "rev-parse", "--short=8", "HEAD")
-	text := func(name string) string { // the form that scripts/five_figures.sh writes
+	text := func(name string) string { // scripts/five_figures.sh writes lines of this form
 		return "\nMeasured at " + commit + ", 2026-11-28 (code of `" + name + "`), with 2 CPUs.\n"
 	}
 	others := text("five_figures") + text("h100") + text("amx")

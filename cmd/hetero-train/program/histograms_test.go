@@ -36,7 +36,7 @@ func messageFields(b []byte) (nested map[int][][]byte, doubles map[int]float64) 
 	return nested, doubles
 }
 
-// norm identifies the histogram of a parameter in a step.
+// norm is the key of a parameter's histogram at a step.
 type norm struct {
 	tag  string
 	step int64
@@ -68,7 +68,7 @@ func histogramNorms(t *testing.T, logs string) map[norm]float64 {
 	return out
 }
 
-// Histograms of weights and gradients agree with the norms of parameters, which the device computes.
+// Histograms of weights and gradients must agree with the norms of parameters, which the device computes.
 func TestHistogramsAgreeWithTheNormsOfParameters(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=8", "profile.histograms=4", "train.norms_interval=4",

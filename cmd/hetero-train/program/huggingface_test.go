@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// tables are small data sets that scripts/huggingface_goldens.py wrote.
+// tables is the folder of the small data sets that scripts/huggingface_goldens.py wrote.
 const tables = "../../../engine/data/huggingface/testdata/"
 
-// set returns --set for each setting.
+// set returns a flag --set for each setting.
 func set(settings ...string) (args []string) {
 	for _, s := range settings {
 		args = append(args, "--set", s)
@@ -22,7 +22,7 @@ func set(settings ...string) (args []string) {
 	return args
 }
 
-// TestDataSetsOfHuggingFaceTrain trains each kind of model on each form of its data.
+// The test trains each kind of model on each form of its data.
 func TestDataSetsOfHuggingFaceTrain(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -77,7 +77,8 @@ func TestDataSetsOfHuggingFaceTrain(t *testing.T) {
 	}
 }
 
-// TestImagesWithSeveralLabels trains, evaluates and predicts, resumes, and refuses to mix both kinds of labels.
+// A run with several labels per image must train, evaluate, predict and resume. It must refuse to mix single and
+// several labels.
 func TestImagesWithSeveralLabels(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -106,7 +107,7 @@ func TestImagesWithSeveralLabels(t *testing.T) {
 		{append([]string{"eval", run}, set("data.path="+tables+"images_parquet")...), exit.Usage,
 			[]string{"was trained with several labels per image, but the data set has one class per image"}},
 		{[]string{"predict", run, image}, 0, []string{"rose", "daisy", "tulip"}},
-		// The classifier of a file whose outputs mean something else.
+		// The outputs of the classifier in this file have another meaning.
 		{slices.Concat(other, set("train.steps=1", "data.path="+tables+"images_parquet", "model.init_from="+run)), 0,
 			[]string{"were trained with several labels per image, and the data set has one class per image"}},
 		{slices.Concat(train, set("train.steps=2", `train.class_weights=["balanced"]`)), exit.Usage,
@@ -116,7 +117,7 @@ func TestImagesWithSeveralLabels(t *testing.T) {
 			"2 to 3 per class"}},
 	} {
 		cmd := exec.Command(p.path, c.args...)
-		out, _ := cmd.CombinedOutput() // the exit code tells
+		out, _ := cmd.CombinedOutput() // the exit code is checked instead of the error
 		text := strings.ReplaceAll(string(out), `": `, `":`)
 		if strings.Contains(text, `"top5"`) {
 			t.Errorf("%v: the top 5 have no meaning here: %s", c.args, out)
@@ -129,7 +130,8 @@ func TestImagesWithSeveralLabels(t *testing.T) {
 	}
 }
 
-// TestFormatsAreRefusedByName gives data sets files in forms that others read, or that need a conversion.
+// The test passes files to data sets of another format, and files that need a conversion. The error must name the
+// format.
 func TestFormatsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -168,7 +170,7 @@ func TestFormatsAreRefusedByName(t *testing.T) {
 			args = append(args, "--set", "data.vocab_file="+words)
 		}
 		cmd := exec.Command(p.path, args...)
-		out, _ := cmd.CombinedOutput() // the exit code tells
+		out, _ := cmd.CombinedOutput() // the exit code is checked instead of the error
 		if code := cmd.ProcessState.ExitCode(); code != exit.Data || !strings.Contains(string(out), c.want) {
 			t.Errorf("%s on %s of %s: exit %d, want %d and %q: %s", c.model, c.path, c.dataset, code, exit.Data, c.want,
 				out)

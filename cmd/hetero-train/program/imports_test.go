@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// layer is a rule: the imports of a package, or with "/..." of all packages below a folder.
+// layer is a rule for a package, or with "/..." for all packages below a folder. It lists imports.
 type layer struct {
 	pkg     string
 	imports []string
@@ -21,7 +21,7 @@ type layer struct {
 
 func imports(patterns ...string) []string { return patterns }
 
-// source is one import in one file. Packages of this module are named without the path of the module.
+// source is one import in one file. The names of packages of this module omit the module's path.
 type source struct{ pkg, file, imported string }
 
 func TestImportsPointDownwards(t *testing.T) {
@@ -35,9 +35,9 @@ func TestImportsPointDownwards(t *testing.T) {
 }
 
 func TestEveryPackageHasAComment(t *testing.T) {
-	names, comments := map[string]string{}, map[string]string{} // by folder
+	names, comments := map[string]string{}, map[string]string{} // by folder: name and comment of the package
 	for _, path := range textFiles(t, "*.go") {
-		if strings.HasSuffix(path, "_test.go") { // godoc does not show their comments
+		if strings.HasSuffix(path, "_test.go") { // godoc does not show the comments of test files
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
@@ -76,7 +76,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	tests := []struct {
 		name   string
 		source source
-		want   string // part of the only fault; "" if there is no fault
+		want   string // part of the only fault; "": no fault
 	}{
 		{"an allowed arrow", source{"high", "f.go", module + "low"}, ""},
 		{"an arrow upwards", source{"low", "f.go", module + "high"}, "low (f.go) imports high"},
@@ -105,7 +105,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	}
 }
 
-// faults returns one sentence for each import that violates the rules.
+// faults returns one sentence for each import that violates a rule.
 func faults(sources []source, packages []string, layers, never []layer) []string {
 	var found []string
 	for _, pkg := range packages {
@@ -128,7 +128,8 @@ func faults(sources []source, packages []string, layers, never []layer) []string
 	return found
 }
 
-// rowOf returns the row of the package, or else the row of the nearest folder above the package, or nil.
+// rowOf returns the row of the package. If there is none, it returns the row of the nearest folder above the package,
+// or nil.
 func rowOf(rows []layer, pkg string) *layer {
 	for name := pkg; name != "."; {
 		if i := slices.IndexFunc(rows, func(row layer) bool { return row.pkg == name }); i >= 0 {
@@ -146,8 +147,8 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, pkg) })
 }
 
-// matches reports whether a pattern matches a package. Pattern "a" matches a, "a/..." all packages below a, "..." all
-// packages.
+// matches reports whether a pattern matches a package. Pattern "a" matches package a, "a/..." matches all packages
+// below a, and "..." matches all packages.
 func matches(pattern, pkg string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(pkg, folder)
@@ -155,7 +156,7 @@ func matches(pattern, pkg string) bool {
 	return pkg == pattern
 }
 
-// readImports parses the imports of every Go file of the module except tests, for all build tags.
+// readImports parses the imports of each Go file of the module except tests, for all build tags.
 func readImports(t *testing.T, root string) (sources []source, packages []string) {
 	t.Helper()
 	skipped := []string{"build", "experiments", "third_party", "testdata", "vendor"}
@@ -170,7 +171,7 @@ func readImports(t *testing.T, root string) (sources []source, packages []string
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
-				return fs.SkipDir // the folder is another module
+				return fs.SkipDir // the folder contains another module
 			}
 			return nil
 		}

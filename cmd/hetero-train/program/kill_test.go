@@ -16,21 +16,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Flags that select a larger run for measurements.
+// These flags select a larger run for measurements.
 var (
 	killConfig = flag.String("kill-config", "",
 		"configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
 	killStart = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes, about")
 )
 
-// The test kills the program 20 times at random moments, also during saves. Then it lets the program finish. At least 5
-// of the kills must come after a new checkpoint; otherwise, most would hit the start of the program.
+// The test kills the program 20 times at random times, also during saves, and then lets it finish. At least 5 of the
+// kills must come after a new checkpoint. Otherwise, most kills would hit the start of the program.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	var set []string
 	if !needtest.Large.On() {
-		set = []string{"train.steps=600"} // enough for 20 kills; the long test has the 1200 steps of smallRun
+		set = []string{"train.steps=600"} // enough steps for 20 kills; the long test has the 1200 steps of smallRun
 	}
 	if *killConfig != "" {
 		p.config, set = *killConfig, nil
@@ -44,7 +44,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	end := resultOf(t, whole)
 	const kills, least, seed = 20, 5, 11
 	random := rand.New(rand.NewPCG(seed, 0))
-	pause := *killStart + time.Since(begun)/(4*kills) // mean time from a start to its kill
+	pause := *killStart + time.Since(begun)/(4*kills) // mean time between a start and its kill
 	for attempt := 1; ; attempt++ {
 		hit, saves, newest := 0, 0, int64(0)
 		for hit < kills {
@@ -53,7 +53,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(pause/2 + time.Duration(random.Int64N(int64(pause))))
-			c.Process.Kill() // an error means that the run has ended
+			c.Process.Kill() // an error means that the run has already ended
 			if c.Wait() == nil {
 				break
 			}
@@ -62,9 +62,9 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 			if step > newest {
 				saves++
 			}
-			// The load of the machine changes the time of a start and of a step.
+			// The load of the machine changes the time of a start and of a step, so the test adjusts the pause.
 			switch {
-			case 4*kills*step > 3*int64(hit)*end.Steps: // the run would end before the last kill
+			case 4*kills*step > 3*int64(hit)*end.Steps: // at this rate, the run would end before the last kill
 				pause = max(pause*4/5, 2)
 			case step <= newest:
 				pause = pause * 5 / 4

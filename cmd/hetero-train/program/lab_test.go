@@ -22,9 +22,9 @@ import (
 
 const labScript = "../../../scripts/lab.sh"
 
-// labCommand returns a command that runs scripts/lab.sh. Each rank is a shell that executes text.
+// labCommand returns a command that runs scripts/lab.sh. Each rank is a shell that executes the script text.
 func labCommand(t *testing.T, options, text string) *exec.Cmd {
-	// a time limit, so that a failure names the test that hangs
+	// The time limit makes a failure name the test that hangs.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, labScript, append(strings.Fields(options), "--", "bash", "-c", text)...)
@@ -177,8 +177,8 @@ func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// A simulated testbed works on every machine. Scenarios and slowdowns change only times, so the parameters must be
-// bit-equal to the parameters of an undisturbed run.
+// The simulated testbed must work on every machine. Scenarios and slowdowns change only times, so the parameters must
+// be bit-equal to those of an undisturbed run.
 func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	storm := clitest.WriteConfig(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")
@@ -203,7 +203,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 		}
 		for _, want := range []string{
 			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5",
-			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // one line per rank
+			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // one line for each rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
 			"scenario: rank 1: link has no effect on this machine",
 			"the scenario has lines for ranks that do not exist in this run",
@@ -248,7 +248,7 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 	}
 }
 
-// The neighbour processes of a rank must end when the rank is killed.
+// If a rank is killed, the processes that simulate its noisy neighbour must end.
 func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0",

@@ -22,7 +22,7 @@ func TestLabelledTextsAreInspectedAndVerified(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &f); o.code != 0 || err != nil {
 			t.Fatalf("%s: exit %d, %v: %s%s", verb, o.code, err, o.stdout, o.stderr)
 		}
-		// "the best of the times" has 5 tokens and 3 special tokens.
+		// The text "the best of the times" consists of 5 tokens, and the program adds 3 special tokens.
 		if f.Samples != 3 || !maps.Equal(f.ByClass, map[string]int{"x": 2, "y": 1}) ||
 			f.Characters != (datacmd.Spread{Min: 4, Median: 9, Max: 21}) || f.Tokens.Max != 8 || *f.Truncated != 0 ||
 			f.Bad != 0 {

@@ -61,7 +61,7 @@ func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 		}
 	}
 	got := resultOf(t, filepath.Join(dir, "run"))
-	// With few samples, the loss of a step can be below the entropy by chance, and the model can learn the noise of the
+	// The loss of a step can be below the entropy: with few samples it varies, and the model can learn the noise of the
 	// samples.
 	if loss := got.loss(t); got.Steps != 96 || !(loss > 0.7 && loss < 1.35) {
 		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
@@ -81,7 +81,7 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 		}
 		output := filepath.Join(dir, strings.Join(set, ""))
 		finish(t, p.command(output, append(set, "parallel.ranks=2", "train.epochs=1")...), 0).check(t, exit.Done, "")
-		// sums of f32 in another order
+		// The tolerance allows for sums of f32 in another order.
 		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
 			t.Errorf("%v: final loss %.7g, one rank has %.7g", set, got.loss(t), want.loss(t))
 		}
@@ -99,7 +99,7 @@ func TestTextRunsResumeBitEqual(t *testing.T) {
 		}
 		whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
 		finish(t, p.command(whole), 0).check(t, exit.Done, "")
-		// a run that ends before the signal arrives resumes at its end
+		// If the run ends before the signal arrives, the resumed run starts at its end.
 		if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done {
 			stopped.check(t, exit.Terminated, "")
 		}
@@ -137,7 +137,7 @@ func TestPlanOfTextNamesItsSamples(t *testing.T) {
 	}
 }
 
-// bestOfTimes is a text that a small model learns soon.
+// bestOfTimes is a text that a small model learns within a short run.
 var bestOfTimes = strings.Repeat("It was the best of times, it was the worst of times.\n", 60)
 
 // tokenFiles writes a text as token files in a folder of dir.
@@ -152,7 +152,7 @@ func tokenFiles(t *testing.T, dir, text string) (shards string) {
 	return shards
 }
 
-// trainOnTokens writes a text as token files in a folder of dir, and configures p to train a small GPT-2 on them.
+// trainOnTokens writes a text as token files in a folder of dir. It configures p to train a small GPT-2 on them.
 func (p *program) trainOnTokens(t *testing.T, dir, text string) (shards string) {
 	t.Helper()
 	shards = tokenFiles(t, dir, text)
@@ -175,7 +175,7 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 	finish(t, p.command(dir, "train.epochs=3", "data.path="+filepath.Join(dir, "none")), 0).check(t, exit.Data, "none")
 }
 
-// smallMasked is BERT on text of unequal lengths, with dropout.
+// smallMasked is the configuration of a small BERT on texts of unequal lengths, with dropout.
 var smallMasked = strings.NewReplacer("gpt2", "bert_base", "vocabulary = 16\nsequence_length = 12",
 	"vocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12").Replace(smallText)
 
@@ -210,7 +210,7 @@ func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
 			output := filepath.Join(dir, kind, ranks)
 			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "train.precision=f32",
 				"device.kind="+kind)...), 0).check(t, exit.Done, "")
-			// sums of f32 in another order
+			// The tolerance allows for sums of f32 in another order.
 			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(
 				t) {
 				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t),
@@ -220,7 +220,7 @@ func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
 	}
 }
 
-// wordVocabulary writes a vocabulary of WordPiece with all letters, and returns its path.
+// wordVocabulary writes a WordPiece vocabulary that contains all letters, and returns its path.
 func wordVocabulary(t *testing.T, dir string) string {
 	words := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "!", "?"}
 	for c := 'a'; c <= 'z'; c++ {
@@ -298,7 +298,8 @@ func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
 	}
 }
 
-// Every fault of token files ends a run with the exit code of the data, and names the file and the position.
+// Each fault of token files must end a run with the exit code of faulty data. The error must name the file and the
+// position.
 func TestFaultsOfTokenFiles(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -349,8 +350,8 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 	}
 }
 
-// Flags alone must select settings with which a model of text learns. With SGD, the default of models of images, the
-// loss of this run stays above 2 nats.
+// If the user sets only flags, the defaults of all other settings must suit a language model. SGD is the default for
+// image models; with SGD, the loss of this run stays above 2 nats.
 func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
 	t.Parallel()
 	output := t.TempDir()
@@ -376,7 +377,8 @@ func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
 	if loss := got.loss(t); got.Steps != 256 || !(loss > 0.7 && loss < 1.5) {
 		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
 	}
-	// The program refuses the checkpoint of a run with the defaults of another version, and names the keys.
+	// The checkpoint belongs to a run with the defaults of another version. The program must refuse it, and name the
+	// keys that differ.
 	code, text = train("--resume", "auto", "--optimizer", "sgd")
 	for _, key := range []string{"optimizer.name", "optimizer.lr", "optimizer.weight_decay", "optimizer.betas"} {
 		if code != exit.Usage || !strings.Contains(text, key) {

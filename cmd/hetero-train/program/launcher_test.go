@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// A flag overrides the launcher even if the flag has the default value. A key in a file overrides the launcher only if
-// its value differs from the default.
+// A flag must override the launcher's address of rank 0, even if the flag has the default value. A key in a file must
+// override it only if its value differs from the default.
 func TestAddressOfRank0(t *testing.T) {
 	const file = "../../../configs/simple_cnn.toml"
 	nodes := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "1"}
@@ -50,7 +50,7 @@ func TestAddressOfRank0(t *testing.T) {
 	}
 }
 
-// While ranks run, the store of torchrun listens on MASTER_PORT, so rank 0 must use another port.
+// While ranks run, torchrun's store listens on MASTER_PORT. Rank 0 must therefore use another port.
 func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -76,8 +76,8 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	}
 }
 
-// A rank that refuses its data never joins. It tells rank 0 why, so that rank 0 does not wait for the time limit, and
-// both ranks have the same exit code.
+// A rank that refuses its data never joins. It must send the reason to rank 0. Rank 0 then does not wait for the time
+// limit, and both ranks have the same exit code.
 func TestARankThatRefusesItsDataEndsTheWait(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	shards := p.trainOnTokens(t, dir, bestOfTimes)
@@ -109,7 +109,7 @@ func TestARankThatRefusesItsDataEndsTheWait(t *testing.T) {
 		}
 		lead := make(chan ended, 1)
 		go func() { lead <- rank(0, val) }()
-		for listens := false; !listens && len(lead) == 0; { // rank 1 looks for rank 0 for a short time only
+		for listens := false; !listens && len(lead) == 0; { // rank 1 tries to connect to rank 0 for a short time only
 			conn, err := net.Dial("tcp", address)
 			if listens = err == nil; listens {
 				conn.Close()

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// packed returns a tar of files. files contains pairs of a name and the contents.
+// packed returns a tar of files. The arguments are pairs of a name and the contents.
 func packed(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var members []datatest.Member
@@ -27,8 +27,8 @@ func packed(t *testing.T, files ...string) []byte {
 	return datatest.Tar(t, members...)
 }
 
-// Damaged parts of a data set end a run, and the error contains advice. With data.corrupt = "skip", all ranks leave out
-// the damaged parts, and the end of the run lists these parts.
+// Damaged parts of a data set must end a run, with advice in the error. With data.corrupt = "skip", all ranks must
+// leave out the damaged parts, and the end of the run must list these parts.
 func TestDamagedPartsAreLeftOut(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	put := func(name string, contents []byte) {
@@ -55,12 +55,12 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 		"no label\nbad \xff byte\tneg\n"))
 	put("vocab.txt", []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\n"))
 	put("tokens/train-0.bin", bytes.Repeat([]byte{1, 0, 2, 0, 3, 0}, 200))
-	put("tokens/train-1.bin", []byte{1, 0, 2}) // cut within a token
+	put("tokens/train-1.bin", []byte{1, 0, 2}) // the file ends within a token
 	for _, c := range []struct {
 		name  string
 		set   []string
-		fails string   // error without data.corrupt = "skip"
-		says  []string // output with data.corrupt = "skip"
+		fails string   // part of the error without data.corrupt = "skip"
+		says  []string // parts of the output with data.corrupt = "skip"
 	}{
 		{"shards", []string{"data.dataset=webdataset", "data.path=" + filepath.Join(dir, "shards")},
 			"b.tar", []string{"a damaged file was, with all its samples, left out", "b.tar", "c.tar"}},
@@ -119,7 +119,8 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 	}
 }
 
-// data verify lists damaged files for each value of data.corrupt. data inspect lists the files that "skip" leaves out.
+// data verify must list damaged files for each value of data.corrupt. data inspect must list the files that "skip"
+// leaves out.
 func TestVerifyListsDamagedFiles(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	shard(t, dir, "a.tar", 30)
@@ -146,7 +147,7 @@ func TestVerifyListsDamagedFiles(t *testing.T) {
 	}
 }
 
-// The run ends if more than one file and more than a tenth of the files are damaged.
+// A run must end if more than one file and more than a tenth of the files are damaged.
 func TestManyDamagedFilesEndTheRun(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -167,8 +168,8 @@ func TestManyDamagedFilesEndTheRun(t *testing.T) {
 	}
 }
 
-// With data.corrupt = "skip", labelled texts still have class weights, and an evaluation still finds samples that are
-// also training samples.
+// With data.corrupt = "skip", the program must still know the labels of texts. Class weights must work, and an
+// evaluation must find samples that are also training samples.
 func TestLabelledTextsThatSkipDamageHaveLabels(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
-// files maps names to contents.
+// files maps names of files to their contents.
 type files map[string]string
 
 // write writes the files to a new folder, and returns the folder.
@@ -81,7 +81,7 @@ func classFolders(t *testing.T, n, size int) files {
 	return f
 }
 
-// changed returns f with other images instead of the first n images. The images have the same size.
+// changed returns a copy of f in which the first n images are other images of the same size.
 func (f files) changed(t *testing.T, n, size int) files {
 	t.Helper()
 	other := files{}
@@ -93,11 +93,11 @@ func (f files) changed(t *testing.T, n, size int) files {
 	return other
 }
 
-// small is the width of most images of these tests, in pixels.
+// small is the width and height of most images in these tests, in pixels.
 const small = 6
 
-// onTwoMachines runs two ranks with different values of data.path, as on two machines, and returns the results by rank.
-// do is called after rank 0 has printed a step; do may be nil.
+// onTwoMachines runs two ranks with different values of data.path, as on two machines. It returns the results by rank.
+// It calls do after rank 0 has printed a step, unless do is nil.
 func onTwoMachines(t *testing.T, p program, output, path0, path1 string, do func(), set ...string) [2]ended {
 	t.Helper()
 	port := porttest.Free(t)
@@ -173,11 +173,11 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 	}
 	vocab := wordVocabulary(t, t.TempDir())
 	const images = "data.dataset=images"
-	trained := map[string]bool{} // kinds of data that two machines with equal data have trained on
+	trained := map[string]bool{} // kinds of data on which two machines with equal data have trained
 	for _, c := range []struct {
 		name       string
 		one, other files
-		in         string // file below the folder that data.path names; "" for the folder
+		in         string // file below the folder that data.path names; "": the folder itself
 		config     string
 		set        []string
 		want       []string
@@ -216,7 +216,7 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 				return
 			}
 			trained[kind] = true
-			again := filepath.Join(c.one.write(t), c.in) // the same data in another folder
+			again := filepath.Join(c.one.write(t), c.in) // a copy of the same data in another folder
 			for rank, e := range onTwoMachines(t, p, output, one, again, nil, set...) {
 				if e.code != exit.Done {
 					t.Errorf("equal data, rank %d: got exit code %d\n%s", rank, e.code, e.stderr)
@@ -239,7 +239,7 @@ func withoutSamples(config string) string {
 }
 
 // If images change on one machine, during a run or between two starts, the run must end before its next checkpoint. The
-// images are too large for the cache of decoded images, so each epoch reads the images again.
+// images are too large for the cache of decoded images, so each epoch reads them again.
 func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	t.Parallel()
 	const size = 260
@@ -250,7 +250,8 @@ func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	change := func() {
 		for name, contents := range all.changed(t, 50, size) {
 			path := filepath.Join(other, name)
-			half := filepath.Join(filepath.Dir(other), "half") // a rank must not read an incomplete file
+			// The file is renamed when complete, because a rank must not read an incomplete file.
+			half := filepath.Join(filepath.Dir(other), "half")
 			if err := errors.Join(os.WriteFile(half, []byte(contents), 0o644), os.Rename(half, path)); err != nil {
 				t.Error(err)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The losses of a run of many ranks over TCP must be bit-equal to those of a run over shared memory. A run of twice as
-// many ranks must start. Each run compares the replicas of all ranks before it ends. The CPU time grows with the square
-// of the number of ranks.
+// The losses of a run of many ranks over TCP must be bit-equal to those of a run over shared memory. Then a run of
+// twice as many ranks must start. Each run compares the replicas of all ranks before it ends. The CPU time grows with
+// the square of the number of ranks.
 func TestManyRanksTrain(t *testing.T) {
 	many := 9
 	if needtest.Large.On() {

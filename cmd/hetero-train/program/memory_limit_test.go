@@ -22,9 +22,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The real program under RLIMIT_DATA and RLIMIT_AS: plan reports the largest batch that fits. Training refuses a larger
-// batch with a similar figure before it allocates memory, and trains with a batch that fits. The reference device
-// allocates on Go's heap, whose addresses vary.
+// The program runs under RLIMIT_DATA and RLIMIT_AS. plan must report the largest batch that fits. Training must refuse
+// a larger batch with a similar figure before it allocates memory, and must train with a batch that fits. On the
+// reference device, figures vary, because its memory is on Go's heap.
 func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -36,7 +36,7 @@ func TestALimitOfTheProcessLimitsBatchesOfACPU(t *testing.T) {
 	p := buildProgram(t)
 	testLimitOfTheProcess(t, p, "cpu", "-d", 512<<10, "RLIMIT_DATA", "GOGC=400", "GOMEMLIMIT=64GiB")
 	testLimitOfTheProcess(t, p, "cpu", "-v", 2200<<10, "RLIMIT_AS", "GOGC=off")
-	// too little for threads and libraries
+	// This limit is too low for the threads and libraries of the program.
 	out, err := exec.Command("/bin/sh", "-c", `ulimit -d 180000 && exec "$@"`, "sh", p.path, "plan", "-c", p.config,
 		"--set", "device.kind=cpu", "--set", "data.batch_size=64").CombinedOutput()
 	if code := exitOf(t, err); code != exit.Device ||
@@ -125,8 +125,8 @@ func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int
 	}
 }
 
-// groupOf creates a control group with a limit, bytes, and returns the start of a command line that runs a program in
-// this group.
+// groupOf creates a control group with a memory limit in bytes. It returns the start of a command line that runs a
+// program in this group.
 func groupOf(t *testing.T, limit int64) []string {
 	t.Helper()
 	root := memory.System()
@@ -138,19 +138,21 @@ func groupOf(t *testing.T, limit int64) []string {
 	if v2 {
 		file = "memory.max"
 	}
-	// the topmost group, because a group of version 2 that contains processes cannot have child groups
+	// The new group is below the topmost group, because a group of version 2 that contains processes cannot have child
+	// groups.
 	folder, err := os.MkdirTemp("/"+folders[len(folders)-1], "hetero-train-test")
 	if err != nil {
 		needtest.Missing(t, "system", "a test may not make a control group: "+err.Error())
 	}
-	t.Cleanup(func() { os.Remove(folder) }) // fails if a process is left, but then the test has already failed
+	// The removal fails if a process is left, but then the test has already failed.
+	t.Cleanup(func() { os.Remove(folder) })
 	if err := os.WriteFile(folder+"/"+file, []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
 		needtest.Missing(t, "system", "a test may not limit a control group: "+err.Error())
 	}
 	return []string{"/bin/sh", "-c", "echo $$ > " + folder + "/cgroup.procs && exec \"$@\"", "sh"}
 }
 
-// Ranks divide the memory of a control group, independently of the program that started the ranks.
+// Ranks must divide the memory of a control group among themselves, whether the program or a launcher started them.
 func TestRanksDivideAControlGroup(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	nativetest.Need(t, "shm", "libhetero_shm.so")

@@ -18,8 +18,8 @@ const (
 	builtVariable     = "HETERO_TEST_PROGRAM"    // path of the program that the parent process built
 )
 
-// inOwnMounts reports whether this process may mount file systems that other processes do not see. If the result is
-// false, inOwnMounts has already run the test in another process with this permission, and the caller must return.
+// inOwnMounts reports whether this process has its own mount namespace, so that other processes do not see its mounts.
+// If not, inOwnMounts runs the test in a new process that has one, and returns false. The caller must then return.
 func inOwnMounts(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMountsVariable) == t.Name() {
@@ -65,7 +65,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill uses all space of a disk. The disk stays full until free is called.
+// fill uses all space of a disk, and keeps it full until free is called.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -78,7 +78,7 @@ func fill(t *testing.T, dir string) (free func()) {
 		_, err = file.Write(block)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // repeatedly, because a failed save frees space
+	go func() { // fills the disk repeatedly, because a failed save frees space
 		defer close(stopped)
 		for {
 			select {

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// A documented command that tests code selects at least one test or benchmark with each alternative of its pattern. `go
-// test` passes if a pattern selects no test.
+// If a documented command tests code, each alternative of its pattern must select at least one test or benchmark. `go
+// test` passes even if a pattern selects no test.
 func TestDocsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	// `T ./PACKAGE ... -run PATTERN` is the short form of docs/reliability.md.
+	// docs/reliability.md abbreviates commands as `T ./PACKAGE ... -run PATTERN`.
 	command := regexp.MustCompile(`(?:\bT|go test) .*-(?:run|bench|fuzz) `)
 	option := regexp.MustCompile(`-(run|bench|fuzz) ('[^']*'|\S+)`)
 	commands := 0
@@ -29,7 +29,7 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 					continue
 				}
 				commands++
-				// In a table, a vertical bar has a backslash.
+				// Tables contain a backslash before a vertical bar.
 				span = strings.ReplaceAll(span, `\|`, "|")
 				var names []string
 				for _, word := range strings.Fields(span) {
@@ -38,11 +38,11 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 					}
 				}
 				for _, o := range option.FindAllStringSubmatch(span, -1) {
-					// A slash separates the names of subtests, which no file lists.
+					// The part after a slash names subtests. Subtests are not functions, so it is not checked.
 					test, _, _ := strings.Cut(strings.Trim(o[2], "'"), "/")
 					for _, alternative := range strings.Split(test, "|") {
 						if slices.Contains([]string{"xxx", "none", "-", "^$", "."}, alternative) {
-							// selects no test, or all tests
+							// The pattern selects no test, or all tests.
 							continue
 						}
 						selects := regexp.MustCompile(alternative)
@@ -64,8 +64,8 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testNames returns the names of the functions in the test files of a package, or of all packages below a pattern with
-// "...".
+// testNames returns the names of the functions in the test files of a package. If the pattern ends with "...", it
+// includes all packages below.
 func testNames(t *testing.T, pattern string) []string {
 	t.Helper()
 	dir, deep := strings.CutSuffix(pattern, "...")

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// buildWithoutCgo builds the program without cgo, as it is on macOS and on Windows.
+// buildWithoutCgo builds the program without cgo, like the builds for macOS and Windows.
 func buildWithoutCgo(t *testing.T) program {
 	t.Helper()
 	needtest.NotShort(t, "compiles the program without cgo")
@@ -32,9 +32,10 @@ func buildWithoutCgo(t *testing.T) program {
 
 const withoutCgo = "this program was built without cgo and cannot load native libraries: install a C++ compiler, unset CGO_ENABLED, and run make"
 
-// Without cgo, the program trains on the reference device, reads runs, plans and simulates. Other devices and runs of
-// several ranks need native libraries: the program refuses them, and the error states that it was built without cgo.
-// Only a test binary without cgo runs the test, because the program then has packages that are compiled already.
+// Without cgo, the program must train on the reference device, read runs, plan and simulate. Other devices and runs of
+// several ranks need native libraries. The program must refuse them, and the error must state that it was built without
+// cgo.
+// The test runs only in a test binary without cgo, because the packages of the program are then already compiled.
 func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	if err := nativelib.Loadable(); err == nil || err.Error() != withoutCgo {
 		t.Skip("compiles all packages without cgo; CGO_ENABLED=0 go test runs it")
@@ -81,7 +82,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 		}
 	}
 
-	// Training.
+	// The program trains.
 	auto := run("-c", p.config, "--set", "device.kind=auto", "--set", "experiment.output_dir="+dir)
 	auto.check(t, exit.Usage, "cpu: "+withoutCgo+`; device.kind = "reference" works on every machine`)
 	ranks := p.command(dir, "parallel.ranks=2")
@@ -100,7 +101,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 		t.Errorf("got %+v, want 20 steps", got)
 	}
 
-	// Reading of the run.
+	// The program reads the run.
 	curves := fileOfCurves(t)
 	for _, c := range []struct {
 		args []string
@@ -125,7 +126,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGINT)
 
-	// Planning. The number of parameters does not depend on the device.
+	// The program plans. The number of parameters does not depend on the device.
 	var planned plan.Report
 	e := run("plan", "-c", p.config, "--set", "device.kind=auto", "--memory", "1GiB", "--json")
 	e.check(t, exit.Done, "the plan is for the reference device")

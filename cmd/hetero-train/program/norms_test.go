@@ -17,7 +17,7 @@ func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	path := filepath.Join(dir, "run", "logs", observe.NormsFile)
-	for _, steps := range []int{13, 21} { // the checkpoint of step 13 is later than the line of step 10
+	for _, steps := range []int{13, 21} { // the checkpoint of step 13 is later than the last line, that of step 10
 		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done,
 			"")
 	}

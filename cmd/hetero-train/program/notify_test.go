@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// notifying returns settings with which a run appends each event to a file, as one line.
+// notifying returns settings that make a run append each event to a file, as one line.
 func notifying(file string) []string {
 	return []string{`notify.command=["sh", "-c", "cat >> \"$0\"", "` + file + `"]`}
 }
@@ -48,7 +48,7 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
 	for _, c := range []struct {
-		event string // "": none
+		event string // "": no event
 		code  int
 		set   []string
 		stop  syscall.Signal
@@ -81,7 +81,8 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 	}
 }
 
-// In a run of several ranks, only rank 0 reports. The supervisor does not repeat a failure that rank 0 has reported.
+// In a run of several ranks, only rank 0 may report events. The supervisor must not repeat a failure that rank 0 has
+// reported.
 func TestOneRankReports(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
@@ -104,7 +105,7 @@ func TestOneRankReports(t *testing.T) {
 	}
 }
 
-// A killed process cannot report its end, so the supervisor reports the end of rank 0.
+// A killed process cannot report its end, so the supervisor must report the end of rank 0.
 func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	file := filepath.Join(dir, "events")
@@ -145,8 +146,8 @@ func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	}
 }
 
-// The address of a webhook is a secret: no file of the run and no message contains the address. A webhook that fails
-// does not change the exit code.
+// The address of a webhook is a secret: no file of the run and no message may contain it. A webhook that fails must not
+// change the exit code.
 func TestTheAddressOfAWebhookIsNotWritten(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	var requests atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// benchTrace returns a command that runs bench train with a small network on a GPU and writes a timeline.
+// benchTrace returns a command that runs bench train with a small network on a GPU, and writes a timeline.
 func (p program) benchTrace(file string) *exec.Cmd {
 	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
@@ -91,7 +91,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	}
 }
 
-// Without CUPTI, the host measures each launch separately, and the command must print the reason.
+// Without CUPTI, the host must measure each launch separately, and the command must print the reason.
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -105,7 +105,8 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	}
 }
 
-// The window of traced steps begins with a step that captures graphs for the window.
+// The window of traced steps begins with a step that captures the graphs again. The run must have the same losses as an
+// untraced one.
 func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()

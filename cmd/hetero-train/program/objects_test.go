@@ -29,10 +29,11 @@ import (
 // storage is an S3 server that tests use.
 type storage struct {
 	environ []string
-	double  *s3test.Server // nil: SeaweedFS
+	double  *s3test.Server // nil: the server is SeaweedFS
 }
 
-// eachStorage runs a test with the server in memory, and with SeaweedFS's server if this machine has it.
+// eachStorage runs a test with the server in memory. It repeats the test with SeaweedFS's server if this machine has
+// it.
 func eachStorage(t *testing.T, test func(t *testing.T, s storage)) {
 	t.Run("double", func(t *testing.T) {
 		double := s3test.New(t)
@@ -95,7 +96,7 @@ func seaweedFS(t *testing.T) storage {
 	return s
 }
 
-// copyTo stores the files of a folder as objects.
+// copyTo stores the files of a folder as objects below the URL to.
 func copyTo(t *testing.T, folder, to string) {
 	t.Helper()
 	client, err := objects.Shared()
@@ -125,7 +126,7 @@ func copyTo(t *testing.T, folder, to string) {
 	}
 }
 
-// jpegOf returns a JPEG image that differs for each k.
+// jpegOf returns the JPEG image with number k. Images with different numbers differ.
 func jpegOf(t *testing.T, k int) []byte {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 20, 16))
@@ -199,7 +200,7 @@ func (s storage) run(t *testing.T, dir string, args ...string) (out string, code
 	p := buildProgram(t)
 	cmd := exec.Command(p.path, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), s.environ...)
-	text, _ := cmd.CombinedOutput() // the test checks the exit code
+	text, _ := cmd.CombinedOutput() // the exit code is checked instead of the error
 	if strings.Contains(string(text), s3test.Secret) {
 		t.Errorf("the output contains the secret key: %s", text)
 	}
@@ -287,7 +288,7 @@ func TestARunResumesFromABucketWithoutItsFolder(t *testing.T) {
 		if err != nil || manifests < 1 || manifests > 2 {
 			t.Errorf("the bucket has %d checkpoints, want at most 2: %v", manifests, err)
 		}
-		// A new run of the same name does not replace the checkpoints.
+		// A new run with the same name must not replace the checkpoints.
 		out, code := s.run(t, second, steps(6, "cut", "--resume", "none")...)
 		if code != exit.Usage || !strings.Contains(out, "has checkpoints of another run") {
 			t.Errorf("exit %d: %s", code, out)
@@ -325,7 +326,7 @@ func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
 		return nil
 	})
 	dir := t.TempDir()
-	out, code := s.run(t, dir, args...) // the credentials allow only reads, so the run does not begin
+	out, code := s.run(t, dir, args...) // the credentials allow only reads, so the run must not begin
 	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || strings.Contains(out, "step 1/4") {
 		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
 	}
@@ -334,7 +335,7 @@ func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
 	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || !strings.Contains(out, "on this machine is complete") {
 		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
 	}
-	// The finished run starts again, and the network is lost for a while.
+	// The finished run starts again, and the network is temporarily lost.
 	var puts atomic.Int64
 	double.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Method == "PUT" && puts.Add(1) < 4 {
@@ -388,7 +389,7 @@ func TestAResumeFromAnEarlierStepHoldsInTheBucket(t *testing.T) {
 	if out, code := s.run(t, dir, args(8)...); code != exit.Done {
 		t.Fatalf("exit %d: %s", code, out)
 	}
-	// The uploads of the resumed run fail, except its first requests.
+	// Except for the first requests, the uploads of the resumed run fail.
 	s.double.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Method == "PUT" && strings.Contains(r.Key, "/step-") && !strings.Contains(r.Key, "MANIFEST.") {
 			return &s3test.Fault{Status: 403, Code: "AccessDenied"}
@@ -430,7 +431,7 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 
 func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	t.Parallel()
-	s := storage{double: s3test.Start()} // only the run gets the environment for it
+	s := storage{double: s3test.Start()} // only the environment of the run contains the server's address
 	t.Cleanup(s.double.Close)
 	for name, value := range s.double.Environ() {
 		s.environ = append(s.environ, name+"="+value)
@@ -439,7 +440,7 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	objectData(t, filepath.Join(dir, "d"))
 	var members []datatest.Member
 	body := jpegOf(t, 1)
-	for k := range 3000 { // more than the run reads before the server stops answering
+	for k := range 3000 { // more objects than the run reads before the server stops answering
 		members = append(members, datatest.File(fmt.Sprintf("%04d.jpg", k), body),
 			datatest.File(fmt.Sprintf("%04d.cls", k), fmt.Sprint(k%2)))
 	}
@@ -476,7 +477,8 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 			t.Fatalf("the run requests no samples: %s", text())
 		}
 	}
-	// Once the client reports that the server does not answer, and no further step follows, the run waits for objects.
+	// The run waits for objects once the client has reported that the server does not answer, and no further step
+	// follows.
 	for steps, end := -1, time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Second) {
 		now := strings.Count(text(), "\nstep ")
 		if now == steps && strings.Contains(text(), " does not answer: ") {
@@ -487,7 +489,7 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	cmd.Process.Signal(syscall.SIGTERM)
 	killer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer killer.Stop()
-	cmd.Wait() // the test checks the exit code
+	cmd.Wait() // the exit code is checked instead of the error
 	if cmd.ProcessState.ExitCode() != exit.Terminated || !strings.Contains(text(), "waited for objects") {
 		t.Errorf("exit %d, want %d within %v: %s", cmd.ProcessState.ExitCode(), exit.Terminated, patience, text())
 	}

@@ -21,8 +21,7 @@ func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
 
 func folderAt(path string) error { return os.Mkdir(path, 0o755) }
 
-// Files of a wrong type in the folder of a run must be refused before the first step. A pipe must not block the
-// program.
+// The program must refuse files of a wrong type in the folder of a run before the first step. A pipe must not block it.
 func TestOddFilesOfARunAreRefused(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -51,12 +50,12 @@ func TestOddFilesOfARunAreRefused(t *testing.T) {
 	logs := t.TempDir()
 	clitest.MakeAt(t, filepath.Join(logs, "train.log"), clitest.PipeAt)
 	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exit.Usage, irregular)
-	dir := t.TempDir() // a new folder, because the result of an earlier run is not needed
+	dir := t.TempDir() // a new folder, because the result of an earlier run would be used instead
 	clitest.MakeAt(t, filepath.Join(dir, "run", "results", "result.json"), clitest.Sparse(20<<30))
 	finishSoon(t, p, dir, "train.steps=4").check(t, exit.Done, "want at most 16777216")
 }
 
-// Files of a wrong type that settings name must be refused in the same way.
+// The program must also refuse files of a wrong type that settings name.
 func TestOddFilesInSettingsAreRefused(t *testing.T) {
 	p := buildProgram(t)
 	pictures, pipe := t.TempDir(), filepath.Join(t.TempDir(), "pipe")

@@ -9,10 +9,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// If OMP_NUM_THREADS cannot be parsed, the error must not contain the reasons why other devices were skipped.
+// If OMP_NUM_THREADS is not a number, the error must contain only this. It must not contain the reasons why other
+// devices were skipped.
 func TestThreadsThatAreNoNumberAreTheWholeError(t *testing.T) {
 	p := buildRanks(t)
-	hasFastBF16(t) // skips the test without the CPU library
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	t.Setenv("OMP_NUM_THREADS", "abc")
 	const want = `hetero-train: error: environment variable OMP_NUM_THREADS: got "abc", want a number of threads from 1`
 	for _, set := range [][]string{{"train.steps=1", "device.kind=auto"}, {"train.steps=1", "device.kind=cpu"}} {

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The supervisor has no state of the run. If the supervisor is killed, its ranks save all steps and end. No rank
-// remains.
+// The supervisor has no state of the run. If it is killed, its ranks must save all steps and end, and no rank may
+// remain.
 func TestAKilledSupervisorCostsNoStep(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -35,7 +35,7 @@ func TestAKilledSupervisorCostsNoStep(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // killed
+	_ = cmd.Wait() // the error states that the process was killed
 	for _, pid := range pids {
 		for deadline := time.Now().Add(time.Minute); !processEnded(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The reader of standard output and standard error ends after the first line, as head -1 does. SIGPIPE must not end the
-// supervisor.
+// The reader of standard output and standard error ends after the first line, as `head -1` does. SIGPIPE must not end
+// the supervisor.
 func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
@@ -34,14 +34,14 @@ func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// A paused reader (Ctrl-S, less) must delay neither a rank nor the supervisor that writes the output of the ranks.
+// A paused reader (Ctrl-S, less) must delay neither a rank nor the supervisor, which writes the output of the ranks.
 func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
 		dir := t.TempDir()
 		cmd := p.command(dir, "parallel.ranks="+ranks, "train.steps=150", "train.log_interval=1")
-		const capacity = 4096 // bytes; the pipe is full after about thirty steps
+		const capacity = 4096 // in bytes; the pipe is full after about thirty steps
 		reader := readBoth(t, cmd, capacity)
 		defer reader.Close()
 		if code := exitOf(t, cmd.Wait()); code != exit.Done {
@@ -60,7 +60,7 @@ func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
 }
 
 // readBoth starts a command with one pipe for standard output and standard error. capacity is the size of the pipe in
-// bytes; 0 is the default of the system.
+// bytes; 0: the system's default.
 func readBoth(t *testing.T, cmd *exec.Cmd, capacity int) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()

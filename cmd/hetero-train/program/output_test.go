@@ -111,7 +111,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if len(ranks) != 2 {
 		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
 	}
-	// the run is already complete; the lines on standard output must also be records
+	// The run is already complete. The lines on standard output must also be records.
 	if e = run("train.steps=20"); e.code != exit.Done {
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}
@@ -144,7 +144,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 		slave.Close()
 		shown := make(chan string)
 		go func() {
-			text, _ := io.ReadAll(master) // fails when the last writer closes the terminal
+			text, _ := io.ReadAll(master) // the read fails when the last writer closes the terminal
 			shown <- string(text)
 		}()
 		code, text := exitOf(t, cmd.Wait()), <-shown
@@ -171,7 +171,7 @@ func finishBoth(t *testing.T, first, second *exec.Cmd) (ended, ended) {
 	return finish(t, first, 0), <-other
 }
 
-// showTheRun checks the output of two commands of a run of 20 steps. Only the second must show joined.
+// showTheRun checks the output of two commands of a run of 20 steps. Only the second one must show the text joined.
 func showTheRun(t *testing.T, first, second ended, joined string) {
 	t.Helper()
 	first.check(t, exit.Done, "")

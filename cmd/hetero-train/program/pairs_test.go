@@ -52,8 +52,8 @@ func TestBERTLearnsTheNextSentence(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	// Each document repeats one of three words, so different words show that two texts belong to different documents.
-	// Two of three random pairs have different words. The third of the pairs with equal words looks like a continued
-	// text.
+	// Two of three random pairs have different words. The other third of the random pairs has equal words, and looks
+	// like continued text.
 	if !(*e.NextSentence > 0.6) {
 		t.Errorf("next sentence: %v of the pairs are right, guessing gives 0.5", *e.NextSentence)
 	}
@@ -108,7 +108,7 @@ func TestAnySplitOfPairsTrainsAsOneRank(t *testing.T) {
 		output := filepath.Join(dir, ranks)
 		finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=2", "device.kind=cpu")...),
 			0).check(t, exit.Done, "")
-		// sums of f32 in another order
+		// The tolerance allows for sums of f32 in another order.
 		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
 			t.Errorf("%s ranks, %v: final loss %.7g, one rank has %.7g", ranks, set, got.loss(t), want.loss(t))
 		}

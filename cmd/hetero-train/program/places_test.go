@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A flag for a file or folder refuses the same texts as its key, and no file is created.
+// A flag for a file or folder must refuse the same texts as its key, and must create no file.
 func TestFlagsForPlacesRefuseTextsThatCouldNameTwo(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)

@@ -16,8 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// TestPredictedStepsAreNearTheMeasuredOnes compares plan --device-model h100 with the steps that were measured on an
-// H100.
+// The test compares the step times of plan --device-model h100 with step times that were measured on an H100.
 func TestPredictedStepsAreNearTheMeasuredOnes(t *testing.T) {
 	limits := measuredLimits(t)
 	var table strings.Builder
@@ -66,10 +65,10 @@ func TestPredictedStepsAreNearTheMeasuredOnes(t *testing.T) {
 	golden.Check(t, "testdata/plan_device_model.txt", table.String())
 }
 
-// limitOf is the number of launches of a kind of op in a measured step, and the sum of their limits.
+// limitOf contains the number of launches of one kind of op in a measured step, and the sum of their time limits.
 type limitOf struct{ launches, microseconds float64 }
 
-// measuredLimits returns the limits of the measured steps by "work op".
+// measuredLimits returns the limits of the measured steps. The keys are "work op".
 func measuredLimits(t *testing.T) map[string]limitOf {
 	t.Helper()
 	text, err := os.ReadFile("../../../engine/device/gpumodel/testdata/h100.tsv")
@@ -81,7 +80,7 @@ func measuredLimits(t *testing.T) map[string]limitOf {
 		fields := strings.Split(line, "\t")
 		if len(fields) != 7 || fields[0] == "work" ||
 			strings.HasPrefix(fields[1], "conv2d_diff_weights") && !strings.Contains(fields[1], "16 bits") {
-			continue // the same launches with results in f32
+			continue // these are the same launches with results in f32
 		}
 		launches, err := strconv.ParseFloat(fields[2], 64)
 		if err != nil {
@@ -136,7 +135,8 @@ func TestPlanForAGPUFollowsTheSettings(t *testing.T) {
 		t.Errorf("two micro-batches: got %+v, want each pass twice of %+v", twice.Prediction.Ops, p.Ops)
 	}
 	averaged := of("rtx3060", "--set", "ema.decay=0.9", "--set", "ema.interval=4")
-	if got := launches(averaged, "moving_average"); got != 2.0/4 { // weights and statistics, in each fourth step
+	// Weights and statistics are averaged in each fourth step.
+	if got := launches(averaged, "moving_average"); got != 2.0/4 {
 		t.Errorf("averages of weights: got %g launches per step, want 0.5", got)
 	}
 	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--device", "auto", "--device-model",
@@ -151,7 +151,7 @@ func TestPlanForAGPUFollowsTheSettings(t *testing.T) {
 	}
 }
 
-// A step that was not measured says so, and names what it assumes.
+// If a step was not measured on a GPU, plan must say so and name its assumptions.
 func TestPlanForAGPUMarksWhatWasNotMeasured(t *testing.T) {
 	text := func(environ string, args ...string) string {
 		t.Helper()

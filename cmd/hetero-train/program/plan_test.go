@@ -30,9 +30,9 @@ func planned(t *testing.T, args ...string) plan.Report {
 }
 
 func TestPlanSaysWhatATrainingTakes(t *testing.T) {
-	wide := []string{"--set", "data.image_size=32", "--set", "model.channels=[32, 64]"} // 0.7 MiB for each sample
+	wide := []string{"--set", "data.image_size=32", "--set", "model.channels=[32, 64]"} // each sample needs 0.7 MiB
 	all := planned(t, append(wide, "--samples", "64")...).Table[0].Account.HostBytes()
-	// The memory of the process is measured, and may differ between two plans.
+	// plan measures the memory of its process, which may differ between two calls.
 	limit := all + 64<<20
 	r := planned(t, append(wide, "--memory", strconv.FormatInt(limit, 10))...)
 	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 ||
@@ -79,8 +79,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	}
 }
 
-// If plan does not open the files of the data set, its output states that the smaller last step of an epoch is not
-// included.
+// If plan does not open the files of the data set, it does not know the smaller last step of an epoch. Its output must
+// state that this step is not included.
 func TestPlanStatesThatTheLastStepIsUnknown(t *testing.T) {
 	files := []string{"--set", "data.dataset=images", "--set", "data.path=/nowhere", "--set", "model.num_classes=10"}
 	if r := planned(t, append(files, "--set", "data.drop_last=false")...); !strings.Contains(r.LastStep,
@@ -99,8 +99,8 @@ func TestPlanOfSeveralRanks(t *testing.T) {
 		r.Ranks[0].Bytes <= r.Ranks[1].Bytes {
 		t.Errorf("got %+v", r.Ranks)
 	}
-	// The batch needs about the same operations with any number of ranks. Only the update of the parameters occurs on
-	// every rank.
+	// With any number of ranks, a batch needs about the same operations. Only the update of the parameters is repeated
+	// on every rank.
 	if ratio := float64(r.StepFLOPs) / float64(one.StepFLOPs); ratio < 1 || ratio > 1.2 {
 		t.Errorf("got %d operations, want a little more than the %d of one rank", r.StepFLOPs, one.StepFLOPs)
 	}
@@ -133,7 +133,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// A plan must draw no initial values: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
+// A plan must not draw initial weights: those of gpt2_xl take 6.2 GB and more than a minute of CPU time.
 func TestPlanDrawsNoInitialValues(t *testing.T) {
 	args := []string{"plan", "--device", "reference", "--memory", "64GiB", "--samples", "1", "--json", "--set", "model.name=gpt2_xl",
 		"--set", "data.dataset=synthetic_text", "--set", "data.sequence_length=32", "--set", "data.batch_size=1"}

@@ -18,10 +18,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. make test
-// checks Windows, which differs most. With HETERO_LARGE=1, the test checks all systems; .ci/platforms lets it check one
-// architecture of each. The compiler would find no other faults, and takes ten times as long, because it would compile
-// the standard library for each system.
+// Without cgo, each package and its tests must pass the type checker for each system of docs/install.md. `make test`
+// checks Windows, which differs most. With HETERO_LARGE=1, the test checks all systems; .ci/platforms selects one
+// architecture of each.
+// The compiler would find no other faults here. It would take ten times as long, because it would compile the standard
+// library for each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
 	needtest.NotShort(t, "checks all packages for several systems")
 	t.Parallel()
@@ -37,15 +38,15 @@ func TestAllPackagesSuitEachSystem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if own < 100 { // the module has more packages
+			if own < 100 { // a smaller number means that packages were not found
 				t.Errorf("got %d packages, want those of the whole module", own)
 			}
 		})
 	}
 }
 
-// listed is a package in the output of go list. ImportPath of a package that was made for a test has the suffix
-// " [PACKAGE.test]".
+// listed is a package in the output of go list. If a package was compiled for a test, its ImportPath ends with "
+// [PACKAGE.test]".
 type listed struct {
 	ImportPath, Dir, ForTest string
 	GoFiles                  []string
@@ -54,7 +55,7 @@ type listed struct {
 	Error                    *struct{ Err string }
 }
 
-// variantOf returns the package of which p is the variant with tests; "" if p is none.
+// If p is the variant of a package with its tests, variantOf returns this package. Otherwise it returns "".
 func (p *listed) variantOf() string {
 	if path, _, _ := strings.Cut(p.ImportPath, " "); path != p.ImportPath && path == p.ForTest {
 		return path
@@ -62,7 +63,7 @@ func (p *listed) variantOf() string {
 	return ""
 }
 
-// checkTypes checks all packages of this module, and reports each fault. It returns their number.
+// checkTypes checks all packages of this module, and reports each fault. It returns the number of these packages.
 func (read sources) checkTypes(system, arch string, fault func(error)) (own int, err error) {
 	list := exec.Command("go", "list", "-e", "-deps", "-test",
 		"-json=ImportPath,Dir,ForTest,GoFiles,ImportMap,Module,Error", "./...")
@@ -75,7 +76,7 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 	if err := list.Start(); err != nil {
 		return 0, err
 	}
-	var all []listed // a package comes after all packages that it imports
+	var all []listed // go list prints a package after all packages that it imports
 	tested := map[string]bool{}
 	for d := json.NewDecoder(out); ; {
 		var p listed
@@ -92,7 +93,7 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 		mine := p.Module != nil && p.Module.Main
 		switch {
 		case p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test"):
-			// the latter is a generated main package
+			// A package whose path ends with ".test" is a generated main package.
 			continue
 		case mine:
 			own++
@@ -100,7 +101,8 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 		if p.Error != nil && len(p.GoFiles) > 0 {
 			fault(errors.New(p.Error.Err))
 		}
-		// A package with tests in its folder is listed without and with its tests. The latter has all its functions.
+		// If a folder contains tests, its package is listed without and with them. The variant with tests contains all
+		// functions, so only its bodies are checked.
 		bodies := mine && !tested[p.ImportPath]
 		if err := known.add(&p, read, mine, bodies, types.SizesFor("gc", arch), fault); err != nil {
 			return own, err
@@ -109,13 +111,14 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 	return own, list.Wait()
 }
 
-// sources are the files that were read, by path. Most files belong to several systems, and to a package and its tests.
+// sources contains the files that were read, by path. Most files belong to several systems, and to a package and its
+// variant with tests.
 type sources struct {
 	set   *token.FileSet
 	files map[string]*ast.File
 }
 
-// file reads a file. Bodies of functions matter only in packages of this module.
+// file reads a file. It keeps bodies of functions only in packages of this module, where they are checked.
 func (read sources) file(path string, mine bool) (*ast.File, error) {
 	if f := read.files[path]; f != nil {
 		return f, nil
@@ -127,7 +130,7 @@ func (read sources) file(path string, mine bool) (*ast.File, error) {
 	if !mine {
 		for _, d := range f.Decls {
 			if function, ok := d.(*ast.FuncDecl); ok {
-				function.Body = nil // frees its memory
+				function.Body = nil // frees the memory of the body
 			} else {
 				ast.Inspect(d, withoutElements)
 			}
@@ -137,8 +140,8 @@ func (read sources) file(path string, mine bool) (*ast.File, error) {
 	return f, nil
 }
 
-// withoutElements removes the elements of composite literals, such as large tables, unless their number is part of the
-// type.
+// withoutElements removes the elements of composite literals, such as large tables. It keeps them if their number is
+// part of the type.
 func withoutElements(n ast.Node) bool {
 	if literal, ok := n.(*ast.CompositeLit); ok {
 		if array, ok := literal.Type.(*ast.ArrayType); !ok || array.Len == nil {
@@ -148,10 +151,10 @@ func withoutElements(n ast.Node) bool {
 	return true
 }
 
-// packages are the packages that are known, by ImportPath.
+// packages contains the checked packages, by ImportPath.
 type packages map[string]*types.Package
 
-// add checks a package; bodies says whether it checks the bodies of functions, too.
+// add checks a package. If bodies is set, it also checks the bodies of functions.
 func (known packages) add(p *listed, read sources, mine, bodies bool, sizes types.Sizes, fault func(error)) error {
 	var files []*ast.File
 	for _, name := range p.GoFiles {
@@ -168,7 +171,7 @@ func (known packages) add(p *listed, read sources, mine, bodies bool, sizes type
 			}
 		}}
 	path, _, _ := strings.Cut(p.ImportPath, " ")
-	checked, _ := config.Check(path, read.set, files, nil) // Error gets all faults
+	checked, _ := config.Check(path, read.set, files, nil) // config.Error receives all faults
 	known[p.ImportPath] = checked
 	return nil
 }
@@ -176,7 +179,7 @@ func (known packages) add(p *listed, read sources, mine, bodies bool, sizes type
 // importer finds the imports of one package.
 type importer struct {
 	known packages
-	names map[string]string // from the path in the source to ImportPath, where they differ
+	names map[string]string // from the path in the source to ImportPath, if the two differ
 }
 
 func (i importer) Import(path string) (*types.Package, error) {

@@ -21,13 +21,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// mixedRun is a network whose memory layouts differ between devices. It is small enough for the shim, whose threads are
-// fibers.
+// mixedRun contains settings of a network whose memory layouts differ between devices. The network is small enough for
+// the shim, whose threads are fibers.
 var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12",
 	"train.log_interval=1", "train.eval_interval=0",
 	"optimizer.name=sgd", "optimizer.lr=0.01"}
 
-// rankOn is one rank of a launcher, with its environment.
+// rankOn describes one rank that a launcher starts, with its environment.
 type rankOn struct {
 	kind string   // value of device.kind
 	env  []string // environment variables, NAME=value
@@ -40,7 +40,7 @@ func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...str
 	gpus := 0
 	for _, r := range ranks {
 		if r.kind == "cuda" {
-			gpus = len(ranks) // each rank uses the GPU with the number of the rank
+			gpus = len(ranks) // each rank uses the GPU whose number is its rank
 		}
 	}
 	command := func(rank int) *exec.Cmd {
@@ -98,9 +98,10 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 }
 
 // An old CPU computes in f32, an old GPU in fp16, and recent devices in bf16. At the end of the run, the ranks compare
-// hashes of their parameters. The losses must equal the losses of runs with one type, up to rounding. bf16 has 8
-// significant bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over the twelve
-// steps of the test, so the limit is 3 %. If ranks had different loss scales, the losses would differ by factors.
+// hashes of their parameters. The losses must equal the losses of runs with one precision, up to rounding.
+// bf16 has 8 significant bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over
+// the twelve steps of the test, so the limit is 3 %. If ranks had different loss scales, the losses would differ by
+// factors.
 func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -115,7 +116,8 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 		says  string
 		keeps string // expected precision in result.json
 	}{
-		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // reference for the other runs
+		// The other runs are compared with this one.
+		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"},
 		{"bf16", []rankOn{recent}, []string{"train.precision=bf16"}, "", "bf16"},
 		{"fp16", []rankOn{newGPU}, []string{"train.precision=fp16"}, "", "f16"},
 		{"CPUs", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]"}, "", "bf16 (rank 0), f32 (rank 1)"},
@@ -132,7 +134,7 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 			}
 			output := filepath.Join(dir, c.name)
 			set := append(slices.Clone(mixedRun), "model.batch_norm=sync")
-			if c.name == "CPUs" { // the faster type depends on the processor
+			if c.name == "CPUs" { // the faster precision depends on the processor
 				cache := t.TempDir()
 				for i := range c.ranks {
 					c.ranks[i].env = append(slices.Clone(c.ranks[i].env), "XDG_CACHE_HOME="+cache)
@@ -175,11 +177,12 @@ func hasFastBF16(t *testing.T) bool {
 	return dev.Info().FastBF16
 }
 
-// The last ranks of the machine must use the CPU. The ranks compare parameter hashes at the end of the run.
+// A run on GPUs and CPUs starts with one command. The last ranks of the machine must use the CPU. The ranks compare
+// hashes of their parameters at the end of the run.
 func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
-	hasFastBF16(t) // skips the test without a CPU device
+	hasFastBF16(t) // skips the test if there is no CPU device
 	output := filepath.Join(dir, "mixed")
 	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]",
 		"model.batch_norm=sync")
@@ -219,7 +222,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	}
 }
 
-// asIfFastest changes the timings in a cache so that dt is the fastest type.
+// asIfFastest changes the timings in a cache, so that dt is the fastest precision.
 func asIfFastest(t *testing.T, cache, dt string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "precision", "*.json"))
@@ -237,7 +240,7 @@ func asIfFastest(t *testing.T, cache, dt string) {
 	}
 }
 
-// A resumed run must keep its element type, because cached timings can change between two runs.
+// A resumed run must keep its precision, although the cached timings can change between two runs.
 func TestAResumedRunKeepsItsType(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -294,7 +297,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	if evaluated := finish(t, eval, 0); !strings.Contains(evaluated.stdout, `"precision":"f32"`) {
 		t.Errorf("eval of a run in f32: got %d, %s%s", evaluated.code, evaluated.stdout, evaluated.stderr)
 	}
-	// A run on a CPU that does not support the type must resume in another type, and log this.
+	// If the CPU does not support the precision of the run, the run must resume in another precision, and log this.
 	more = []string{"HETERO_CPU_ISA=avx2"}
 	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32",
 		"train.steps=6"); got != "f32" {

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// Exported weights contain the preparation of images. A command that prepares images differently warns.
+// Exported weights must contain the settings for the preparation of images. A command that prepares images differently
+// must warn.
 func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	t.Parallel()
 	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})
@@ -60,7 +61,7 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 		}
 	}
 
-	// A run that starts from the weights.
+	// This run starts from the exported weights.
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, smallRun)
 	for _, from := range []string{file, dir, imported} {
@@ -68,7 +69,7 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 		finish(t, p.command(t.TempDir(), start...), 0).check(t, exit.Done, "trained on images that were "+other)
 	}
 
-	// Weights of another program.
+	// These weights come from another program.
 	renameClasses(t, file, filepath.Join(folder, "theirs.safetensors"), []string{"blue", "green", "red"})
 	if o := execute(append([]string{"checkpoint", "import", filepath.Join(folder, "theirs.safetensors"), "--output",
 		plain}, model...)); o.code != exit.Done {
@@ -79,7 +80,7 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	}
 }
 
-// TestResNetsAreExportedForTimm compares the files with the settings of the run.
+// The test compares the exported files with the settings of the run.
 func TestResNetsAreExportedForTimm(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -121,7 +122,7 @@ func TestResNetsAreExportedForTimm(t *testing.T) {
 		p.Std != [3]float64{0.5, 0.6, 0.7} {
 		t.Errorf("got %+v", p)
 	}
-	// The folder is a source of weights, with the names of the classes.
+	// The exported folder must be importable, with the names of the classes.
 	imported := filepath.Join(dir, "imported")
 	if o := execute([]string{"checkpoint", "import", folder, "--model", "resnet18", "--output",
 		imported}); o.code != exit.Done {

@@ -37,8 +37,8 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	}
 }
 
-// Commands that run on ranks write to an outlet, whose Write never fails, so the program must detect the failure at the
-// end.
+// Commands that run on ranks write to an outlet. The outlet's Write never fails, so the program must detect a failure
+// of standard output at its end.
 func TestAResultBehindAnOutlet(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

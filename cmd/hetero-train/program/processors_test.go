@@ -13,11 +13,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// underQEMU is the environment of programs in QEMU's user mode. Go preempts goroutines by signals. QEMU can deliver a
-// signal where the processor could not, and the Go program then crashes (golang.org/issue/36981).
+// underQEMU is an environment variable for Go programs in QEMU's user mode. Go preempts goroutines by signals. QEMU can
+// deliver a signal at places where the processor could not, and the program then crashes (golang.org/issue/36981).
 const underQEMU = "GODEBUG=asyncpreemptoff=1"
 
-// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem is the first CPU of level x86-64-v2, and Haswell
+// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3. Nehalem is the first CPU of level x86-64-v2, and Haswell
 // is the first CPU with AVX2.
 func TestOldProcessors(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
@@ -55,7 +55,7 @@ func TestOldProcessors(t *testing.T) {
 			if strings.Count(strings.TrimSpace(e.stderr), "\n") > 1 || strings.Contains(e.stderr, "goroutine") {
 				t.Errorf("got\n%s\nwant one sentence", e.stderr)
 			}
-			// the reference device
+			// The program trains on the reference device.
 			on(cpu, append(train, "--set", "experiment.output_dir="+t.TempDir())...).check(t, exit.Done, "")
 		})
 	}

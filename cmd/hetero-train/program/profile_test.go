@@ -42,7 +42,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	var stdout, stderr string
 	var got profileJSON
-	for range 4 { // repeated, because on a busy machine the time of --quick can end before all measurements
+	for range 4 { // repeated: on a busy machine, the time of --quick can end before all measurements
 		got = profileJSON{}
 		stdout, stderr = profiled(t, "--json", "--output-dir", dir)
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
@@ -79,7 +79,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	j := compute.NewRank(nil, session.Options{})
 	j.Device = reference.New()
 	defer j.Device.Close()
-	// The fingerprint includes the memory of the GPU, which the driver limits.
+	// The fingerprint includes the memory of the GPU, and the driver limits this memory.
 	if id := j.DescribeItself(); id.DeviceType != r.DeviceType {
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
 	}

@@ -21,21 +21,21 @@ import (
 // TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
 // of one run would change the shares of another run.
 //
-// Tests that take seconds call t.Parallel, because most of these tests wait for other processes. Some tests do not call
-// t.Parallel: tests that list all processes of the program (noProcessOf), that compare speeds, or that change the
-// environment or the folder of this process.
+// Tests that take seconds call t.Parallel, because most of them wait for other processes. Some tests must not call
+// t.Parallel. They list all processes of the program (noProcessOf), compare speeds, or change the environment or the
+// folder of this process.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
 		panic(err)
 	}
-	// Keep the Go build cache. Otherwise buildProgram would compile the standard library each time.
+	// The Go build cache keeps its place. Otherwise buildProgram would compile the standard library each time.
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
-	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. The programs of the tests would
-	// inherit ignored signals. If this process catches the signals, child processes have the default action.
+	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. Child processes inherit ignored
+	// signals, but not caught ones. This process therefore catches both signals.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program is the compiled program with the configuration of a small run.
+// program is the compiled program, with the configuration file of a small run.
 type program struct{ path, config string }
 
 // buildProgram builds the program for a test.
@@ -61,7 +61,7 @@ func buildProgram(t *testing.T) program {
 	return program{path: path, config: clitest.WriteConfig(t, smallRun)}
 }
 
-// builtProgram builds the program once, in the folder that TestMain removes.
+// builtProgram builds the program once. It is in the folder that TestMain removes.
 var builtProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtVariable); path != "" {
 		return path, nil
@@ -75,7 +75,7 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// command returns a command that trains in folder output with changed settings.
+// command returns a command that trains with changed settings. The folder of the run is below output.
 func (p program) command(output string, set ...string) *exec.Cmd {
 	args := []string{"-c", p.config, "--set", "experiment.output_dir=" + output}
 	for _, s := range set {
@@ -114,7 +114,7 @@ interval_seconds = 0.0
 keep = 2
 `
 
-// exitOf returns the exit code of a finished process.
+// exitOf returns the exit code of a process, from the error of its Wait.
 func exitOf(t *testing.T, err error) int {
 	t.Helper()
 	var e *exec.ExitError
@@ -127,7 +127,7 @@ func exitOf(t *testing.T, err error) int {
 	return e.ExitCode()
 }
 
-// outcomeOfRun is the content of result.json.
+// outcomeOfRun contains fields of result.json.
 type outcomeOfRun struct {
 	Steps       int64       `json:"steps"`
 	Loss        json.Number `json:"final_train_loss"`

@@ -24,7 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
-// endless is a run of 2 ranks that ends by a signal.
+// endless contains the settings of a run of 2 ranks that only a signal ends.
 var endless = []string{"parallel.ranks=2", "train.steps=2000000000", "train.eval_interval=0",
 	"checkpoint.interval_steps=2000", "balance.interval=5"}
 
@@ -55,7 +55,7 @@ func eventually(t *testing.T, what string, is func() bool) bool {
 	return false
 }
 
-// A Prometheus server scrapes a run of two ranks.
+// A real Prometheus server scrapes a run of two ranks.
 func TestPrometheusScrapesARun(t *testing.T) {
 	t.Parallel()
 	server := needtest.Program(t, "prometheus", "prometheus")
@@ -76,7 +76,7 @@ func TestPrometheusScrapesARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { scraper.Process.Kill(); scraper.Wait() }()
-	// query returns the values of a query by the value of a label.
+	// query returns the values of a query. The keys are the values of the label by.
 	query := func(expression, by string) map[string]float64 {
 		var answer struct {
 			Data struct {
@@ -104,7 +104,7 @@ func TestPrometheusScrapesARun(t *testing.T) {
 			func() bool { return query("hetero_train_decisions_total", "job")["run"] > 0 }) {
 			t.Logf("prometheus:\n%s\nthe run:\n%s", &messages, fetched(t, "http://"+target+"/metrics"))
 		}
-		// On a busy machine, a scrape may time out. The values are then missing until the next one.
+		// On a busy machine, a scrape may time out. The values are then missing until the next scrape.
 		shows := func(what, expression, by string, right func(values map[string]float64) bool) {
 			t.Helper()
 			var got map[string]float64
@@ -146,7 +146,8 @@ func TestEachRankServesItsOwnMetrics(t *testing.T) {
 				text := fetched(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port+rank))
 				return strings.Count(text, "\nhetero_train_share{") == 1 &&
 					strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank))) &&
-					strings.Contains(text, "\nhetero_train_checkpoints_total ") == (rank == 0) // only rank 0 saves
+					// Only rank 0 saves checkpoints.
+					strings.Contains(text, "\nhetero_train_checkpoints_total ") == (rank == 0)
 			})
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // and text in parentheses do not count.
 const mostWords = 25
 
-// plainWords maps words that usually occur in unclear sentences to clear terms.
+// plainWords maps words that usually occur in unclear sentences to clearer ones.
 var plainWords = map[string]string{
 	"anew":      "again",
 	"as far as": "if, or up to",
@@ -52,7 +52,7 @@ var (
 	lineComment = regexp.MustCompile(`(?:^|\s)(?://|#)\s(.*)$`)
 )
 
-// Comments, messages and documentation use the words of CONTRIBUTING.md, "Text".
+// Comments, messages and documentation must use the words that CONTRIBUTING.md, "Text", prescribes.
 func TestTextsUsePlainWords(t *testing.T) {
 	t.Parallel()
 	for _, file := range textFiles(t, "*.go", "*.md", "*.cc", "*.h", "*.cu", "*.cuh", "*.sh", "*.py", "*.ts", "*.toml",

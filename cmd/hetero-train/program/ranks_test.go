@@ -66,9 +66,9 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
-		tolerance := 1e-3 // sums of f32 in another order, over 40 AdamW steps
+		tolerance := 1e-3 // tolerance: sums of f32 in another order, over 40 AdamW steps
 		if strings.Contains(name, "bf16") {
-			tolerance = 5e-2 // gradients in transit have 8 significant bits
+			tolerance = 5e-2 // tolerance: transferred gradients have 8 significant bits
 		}
 		if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > tolerance*b {
 			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
@@ -82,7 +82,7 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
-// Ranks on different CPUs round gradients differently, but must have equal parameters. The ranks compare hashes of
+// Different CPUs round gradients differently, but all ranks must have equal parameters. The ranks compare hashes of
 // their parameters at the end of the run.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	t.Parallel()
@@ -92,8 +92,8 @@ func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	p.unlikeRanks(t, dir, "HETERO_CPU_ISA=avx2", set...)
 }
 
-// unlikeRanks trains with two ranks on the CPU device. Only rank 1 has the environment variable. It returns the end of
-// rank 0.
+// unlikeRanks trains with two ranks on the CPU device. Only rank 1 has the environment variable. unlikeRanks returns
+// the result of rank 0.
 func (p program) unlikeRanks(t *testing.T, dir, variable string, set ...string) ended {
 	t.Helper()
 	port := porttest.Free(t)
@@ -121,7 +121,7 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", but rank 0 has "f32"`)
 }
 
-// Only the machine of rank 0 needs the folder of the run that model.init_from or train.resume names.
+// If model.init_from or train.resume names a run, only the machine of rank 0 needs the folder of this run.
 func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
 	t.Parallel()
 	p, root := buildRanks(t), t.TempDir()
@@ -141,7 +141,7 @@ func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
 	}
 }
 
-// An error that all ranks detect must be printed once, as the last line, with the key to change.
+// An error that all ranks detect must be printed once, in the last line. It must name the key to change.
 func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -278,7 +278,7 @@ func TestALostRankIsNamed(t *testing.T) {
 				if c.signal == syscall.SIGKILL || attempt == 3 {
 					t.Fatal(strings.Join(faults, "\n"))
 				}
-				// With a time-out of two seconds, other load on the machine can delay another rank for too long.
+				// The time-out is two seconds. On a busy machine, another rank can exceed it, so the test tries again.
 				t.Logf("attempt %d: %s", attempt, strings.Join(faults, "\n"))
 				c.timeout *= 5
 			}
@@ -286,8 +286,8 @@ func TestALostRankIsNamed(t *testing.T) {
 	}
 }
 
-// loseRank starts three ranks, sends a signal to one of them after the first checkpoint, and returns the faults of the
-// other ranks.
+// loseRank starts three ranks, and sends a signal to one of them after the first checkpoint. It returns the faults of
+// the other ranks.
 func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeout int, says string) (faults []string) {
 	t.Helper()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -312,7 +312,7 @@ func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeo
 		}
 		return err == nil
 	}
-	// Waits for a point within a step or a save.
+	// The signal must hit a step or a save.
 	for limit := time.Now().Add(patience); !saved(); time.Sleep(5 * time.Millisecond) {
 		if ended := processEnded(ranks[0].Process.Pid); ended || time.Now().After(limit) {
 			for _, cmd := range ranks {
@@ -374,7 +374,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 				second = append(second, c.set)
 			}
 			other := asRank(p.command(t.TempDir(), second...), c.rank, c.size, port)
-			if c.rank == 0 { // only one of the two processes can have the port; the other ends immediately
+			if c.rank == 0 { // only one of the two processes can open the port; the other one ends immediately
 				both, first := []*exec.Cmd{other, asRank(p.command(t.TempDir(), set...), 0, 2, port)},
 					make(chan *exec.Cmd, 2)
 				for _, cmd := range both {
@@ -382,7 +382,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 						t.Fatal(err)
 					}
 					go func() {
-						_ = cmd.Wait() // ProcessState contains the result
+						_ = cmd.Wait() // ProcessState contains the exit code
 						first <- cmd
 					}()
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The real launchers start two ranks. The result must be bit-equal to the result of two ranks that the program starts.
+// The real launchers start two ranks. The result must be bit-equal to that of two ranks that the program starts.
 // scripts/check_launchers.sh checks the same with torchrun.
 func TestRealLaunchersStartRanks(t *testing.T) {
 	set := []string{"train.steps=20", "balance.policy=none", "parallel.rendezvous_timeout_seconds=60"}
@@ -73,13 +73,13 @@ func TestRealLaunchersStartRanks(t *testing.T) {
 	}
 }
 
-// Command schedule advise --slurm reads the queue of a real Slurm, and restricts a pending job to a node. This Slurm is
-// configured to start no job.
+// Command schedule advise --slurm must read the queue of a real Slurm, and restrict a pending job to a node. The
+// configuration prevents this Slurm from starting jobs.
 func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	startSlurm(t, "defer,sched_interval=3600")
 	var jobs []string
-	// The owner holds all three jobs. Two jobs opt in, and one of these two fits. The last job does not opt in, so the
-	// command must not change it.
+	// All three jobs are held by their owner. Two of them opt in, and one of these two fits. The last job does not opt
+	// in, so the command must not change it.
 	for _, args := range [][]string{{"--gres=gpu:2", "--hold", "--comment", "hetero-train:"},
 		{"--gres=gpu:1", "--hold", "--comment", "hetero-train: kind=LM; steps=9"}, {"--gres=gpu:1", "--hold"}} {
 		out, err := exec.Command("sbatch", append([]string{"--parsable", "--output", os.DevNull, "--wrap", "sleep 300"},
@@ -125,7 +125,7 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 			t.Fatalf("scontrol %q: %v: %s", args, err, out)
 		}
 	}
-	scontrol("hold", jobs[0]) // by an administrator
+	scontrol("hold", jobs[0]) // an administrator holds this job
 	o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", log, "--apply"})
 	out, err := exec.Command("scontrol", "show", "job", jobs[0]).CombinedOutput()
 	if err != nil || o.code != exit.Done ||
@@ -153,7 +153,7 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	}
 }
 
-// slurmConf is the configuration of a Slurm of one node with two GPUs, which are plain files.
+// slurmConf configures Slurm with one node. The node has two GPUs, which are plain files.
 const slurmConf = `ClusterName=test
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmctldPort=%[3]d
@@ -195,7 +195,7 @@ func startSlurm(t *testing.T, scheduler string) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	// munge refuses a folder that other users may write; the path of a socket must be short
+	// munge refuses a folder that other users can write to. The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "slurm")
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func startSlurm(t *testing.T, scheduler string) {
 			eventually(t, "munged listens", func() bool { _, err := os.Stat(dir + "/munge.socket"); return err == nil })
 		}
 	}
-	// slurmd ends no job when it ends.
+	// slurmd leaves its jobs running when it ends, so scancel ends them.
 	t.Cleanup(func() { exec.Command("scancel", "--user", "root", "--quiet").Run() })
 	if !eventually(t, "Slurm's node is idle", func() bool {
 		out, _ := exec.Command("sinfo", "--noheader", "--format", "%T").Output()

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// asksForMake matches advice that only the user of a checkout can follow.
+// asksForMake matches advice that only users with a checkout of the sources can follow.
 var asksForMake = regexp.MustCompile(
 	`\b(run:? make|make (CUDA|BUILD|HETERO|cuda-|deps|native|clean)|then make|apt-get install)`)
 
-// A release has no Makefile and no scripts of the checkout. Code that names make in a message must call
-// nativelib.Remedy, which checks where the program is installed. The messages of package needtest are for people who
-// run tests, so they may name make.
+// A release contains neither a Makefile nor the scripts of a checkout. Code whose messages name make must call
+// nativelib.Remedy, which checks how the program was installed. The messages of package needtest are for people who run
+// tests, so they may name make.
 func TestMessagesForUsersOfAReleaseDoNotAskForMake(t *testing.T) {
 	var faults []string
 	for _, path := range textFiles(t, "*.go", "*.cc", "*.cu", "*.h", ":!*_test.go", ":!engine/needtest",
@@ -34,7 +34,7 @@ func TestMessagesForUsersOfAReleaseDoNotAskForMake(t *testing.T) {
 	}
 }
 
-// askingGo returns the string literals of a Go file that ask for make, except arguments of nativelib.Remedy.
+// askingGo returns the string literals of a Go file that tell users to call make, except arguments of nativelib.Remedy.
 func askingGo(t *testing.T, path string) (faults []string) {
 	t.Helper()
 	positions := token.NewFileSet()
@@ -56,7 +56,7 @@ func askingGo(t *testing.T, path string) (faults []string) {
 	return faults
 }
 
-// askingNative returns the lines of a C++ or CUDA file that ask for make in a string.
+// askingNative returns the lines of a C++ or CUDA file in which a string tells users to call make.
 func askingNative(t *testing.T, path string) (faults []string) {
 	t.Helper()
 	source, err := os.ReadFile(path)

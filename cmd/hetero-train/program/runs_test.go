@@ -41,7 +41,7 @@ func TestRunsAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for folder, want := range map[string]string{root: "simple_cnn", filepath.Join(root, "group"): "-"} {
-		// the nested run has no settings
+		// The nested run has no settings.
 		if o := execute([]string{"runs", "--input-dir", folder}); o.code != exit.Done ||
 			strings.Contains(o.stdout, `""`) || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s", folder, o.code, o.stdout, o.stderr)
@@ -114,7 +114,7 @@ func TestRunsAreListed(t *testing.T) {
 	}
 }
 
-// A run has the same name in all commands.
+// All commands must accept the same name of a run.
 func TestCommandsTakeTheNameOfARun(t *testing.T) {
 	p := buildProgram(t)
 	dir := t.TempDir()
@@ -175,7 +175,7 @@ func TestConfigDocsOfAKey(t *testing.T) {
 	}
 }
 
-// A run without a step must not look like the best run of a sweep.
+// A run without a step has no loss. It must not seem to be the best run of a sweep.
 func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 	p := buildProgram(t)
 	for range 20 {
@@ -199,7 +199,7 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 			t.Fatalf("read the result: %v", err)
 		}
 		if result["steps"] != 0.0 {
-			continue // the signal arrived too late
+			continue // the run ended before the signal arrived
 		}
 		for _, key := range []string{"final_train_loss", "samples_per_second"} {
 			if value, has := result[key]; !has || value != nil {

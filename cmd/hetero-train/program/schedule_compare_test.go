@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// A comparison on estimates with two baselines and prices must have all figures, and draw them.
+// A comparison on estimates, with two baselines and prices, must compute and draw all figures.
 func TestScheduleComparesWithAllFigures(t *testing.T) {
 	plots := filepath.Join(t.TempDir(), "plots")
 	args := []string{"schedule", "compare", "--policy", "srf", "--baseline", "fcfs,easy", "--jobs", "40", "--seeds", "3",
@@ -68,8 +68,8 @@ func TestScheduleComparesWithAllFigures(t *testing.T) {
 	}
 }
 
-// The scenario of the documentation must print the figures of the page. All three figures must have the order of
-// ADLRO's table: fcfs, static, dqn.
+// The scenario of the documentation must print the figures of the page. In all three figures, the policies must have
+// the same order as in ADLRO's table: fcfs, static, dqn.
 func TestScheduleReproducesTheOrderOfADLRO(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	page, err := os.ReadFile("../../../docs/scheduling.md")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// gavelFiles writes a small table of speeds and traces in Gavel's form.
+// gavelFiles writes a small table of speeds and a trace in Gavel's format, and returns their paths.
 func gavelFiles(t *testing.T, trace string) (speeds, jobs string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 			"-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
-		// All faults of both files.
+		// The error must contain all faults of both files.
 		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3,
 			"not a JSON object of GPU types"},
 		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
@@ -226,7 +226,7 @@ func TestScheduleReadsTables(t *testing.T) {
 		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
 		{with(strings.Replace(twoJobs, "second", "first", 1)), 3,
 			"jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
-		// One message contains all faults: a missing figure, and a job that does not fit.
+		// One message must contain all faults: a missing figure, and a job that does not fit.
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "--default jobs.cpus=NUMBER"},
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
 		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "want TABLE.COLUMN=NUMBER"},
@@ -326,7 +326,7 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 	if err := os.WriteFile(times, []byte(measured), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Medians 100 and 210; iterations 200/150 and 220/160.
+	// The medians are 100 and 210. The iterations have the ratios 200/150 and 220/160.
 	for _, want := range []string{"workers                                                          2",
 		"median of the fastest             2.100", "mean of its workers, mean       1.354"} {
 		if o := execute([]string{"schedule", "ingest", "--alibaba", times}); o.code != 0 ||

@@ -30,7 +30,8 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &r); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	// 1000 steps at 10 steps/s; then 5000 steps at 18 steps/s on both GPUs; the third job waits for the second.
+	// The first job computes 1000 steps at 10 steps/s. The second one then computes 5000 steps at 18 steps/s on both
+	// GPUs. The third job waits for the second.
 	second := 100 + 5000.0/18
 	if len(r.Jobs) != 3 || r.Jobs[0].Finish != 100 || r.Jobs[1].Start != 100 || r.Jobs[1].Finish != second ||
 		r.Jobs[2].Finish != second+10 {
@@ -105,7 +106,7 @@ func TestScheduleExplainsAJob(t *testing.T) {
 			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
 		}
 	}
-	// A job that is stopped has several stays, each with its reasons.
+	// A job that was stopped has several stays on GPUs, each with its reasons.
 	moved := execute([]string{"schedule", "explain", "--job", "job-30", "--policy", "maxmin"})
 	if starts, stops := strings.Count(moved.stdout, "started because: "), strings.Count(moved.stdout,
 		"stopped because: "); starts < 2 || stops != starts-1 || strings.Contains(moved.stdout, "%") {
@@ -142,7 +143,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &s); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	// Without Turing GPUs, jobs of policy static wait forever.
+	// Without Turing GPUs, some jobs of policy static never start.
 	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 ||
 		!strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: seed 1: policy static can start no waiting job") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
@@ -151,7 +152,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); err != nil || lines != 1+3*len(s.Rows) {
 		t.Errorf("--csv: got %d lines, %v", lines, err)
 	}
-	// Policy dqn must accept a cluster of other GPUs than those on which its neural network was trained.
+	// Policy dqn must accept clusters with other GPUs than those in the training of its network.
 	small, trace := gavelFiles(t, goodTrace)
 	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1",
 		"--device", "reference"})
@@ -199,8 +200,8 @@ func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	}
 }
 
-// The fake Slurm has one node with three free GPUs. Its queue has four pending jobs: the first waits for resources, the
-// owner holds the second, an administrator holds the third, and the fourth does not opt in.
+// The fake Slurm has one node with three free GPUs. Its queue has four pending jobs. The first job waits for resources,
+// and the second is held by its owner. An administrator holds the third job, and the fourth does not opt in.
 func TestScheduleAdvisesSlurm(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -217,7 +218,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	t.Setenv("XDG_STATE_HOME", dir) // of the log of changes
+	t.Setenv("XDG_STATE_HOME", dir) // folder of the log of changes
 	o := execute([]string{"schedule", "advise", "--slurm"})
 	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast",
 		"holds the job: JobHeldAdmin", "job 10 (c) can start on n1 with 1 v100",
@@ -257,7 +258,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 }
 
-// The example of docs/scheduling.md runs without changes, and prints the figures of the page.
+// The example of docs/scheduling.md must run unchanged, and print the figures of the page.
 func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/scheduling.md")
 	if err != nil {

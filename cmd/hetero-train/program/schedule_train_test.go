@@ -14,7 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// The training of the scheduling network saves at its end, and can be continued in the same folder.
+// The training of the scheduling network must save a checkpoint at its end. Training must be able to continue in the
+// same folder.
 func TestScheduleTrains(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir := filepath.Join(t.TempDir(), "network")
@@ -71,7 +72,7 @@ func TestScheduleTrains(t *testing.T) {
 	}
 	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds,
 		"--trace", trace, "--gpus"}
-	for range 2 { // when it starts, and when it resumes
+	for range 2 { // the first run starts, the second one resumes
 		if o := execute(append(large, "v100=120", "--episodes", "1")); o.code != 0 ||
 			!strings.Contains(o.stderr, "the replay memory keeps ") {
 			t.Errorf("a training on 30 machines: got exit code %d and %q, want a warning about the replay memory",
@@ -98,7 +99,8 @@ func TestScheduleTrains(t *testing.T) {
 		{"--alone --output " + dir, "was trained on other episodes"},
 		{"--ingested --output " + dir, "was trained on other episodes"},
 	} {
-		args := []string{"schedule", "train", "--episodes", "21"} // few episodes, in case the command is not refused
+		// Few episodes, so that the test stays short if the command is not refused.
+		args := []string{"schedule", "train", "--episodes", "21"}
 		if !strings.Contains(c.args, "--output") {
 			args = append(args, "--output", short)
 		}
@@ -131,7 +133,8 @@ func TestScheduleTrains(t *testing.T) {
 	}
 }
 
-// A network that is trained alone, with all facts, has training curves, and is compared by the name of its folder.
+// A network that was trained with --alone and all facts must have training curves. A comparison must name it by its
+// folder.
 func TestScheduleTrainsAlone(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir, plots := filepath.Join(t.TempDir(), "a", "alone"), filepath.Join(t.TempDir(), "plots")
@@ -197,8 +200,8 @@ func TestScheduleTrainsAlone(t *testing.T) {
 	}
 }
 
-// A signal stops the training of the scheduling network. The same command resumes the training, and the network is then
-// bit-equal to the network of an uninterrupted training run.
+// A signal stops the training of the scheduling network, and the same command resumes it. The network must then be
+// bit-equal to that of uninterrupted training.
 func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir, whole := filepath.Join(t.TempDir(), "stopped"), filepath.Join(t.TempDir(), "whole")
@@ -207,7 +210,7 @@ func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	}
 	ended := make(chan outcome)
 	go func() { ended <- train(dir, "1000000") }()
-	for { // waits for this file, because the command catches signals before it creates the file
+	for { // the command catches signals before it creates this file
 		if _, err := os.Stat(filepath.Join(dir, "train.lock")); err == nil {
 			break
 		}

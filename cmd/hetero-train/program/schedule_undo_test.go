@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The fake Slurm keeps the node list and the hold of two jobs. The log must limit the changes, and undo must revert
+// The fake Slurm stores the node list and the hold of two jobs. The log must limit the changes, and undo must revert
 // them.
 func TestScheduleUndoesItsChanges(t *testing.T) {
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 		t.Errorf("after undo of job 8: got %q", got)
 	}
 	before, _ := os.ReadFile(log)
-	set("config", two) // of another cluster with the same home folder
+	set("config", two) // configuration of another cluster that shares the home folder
 	run("1 more change of other clusters, which stay as they are; this cluster is two on h", "undo", "--slurm", "--log",
 		log, "--apply")
 	set("config", one)
@@ -86,7 +86,7 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 		t.Errorf("got events %q after undo without a change, want %q", after, before)
 	}
 	set("hold7", "Resources")
-	set("list7", "n1,n2") // by an administrator
+	set("list7", "n1,n2") // an administrator sets this node list
 	run("job 7 (j) cannot be reverted: the job has another node list now", "undo", "--slurm", "--log", log, "--apply")
 	set("list7", "n1")
 	run("job 7 (j) reverted", "undo", "--slurm", "--log", log, "--apply")

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// Two ranks without a profile must measure one score and write it to the folder of the experiment. The next run must
-// use the cached figures. Both ranks have the same type of device, so they have one score.
+// Without a profile, two ranks must measure their scores and write them to the folder of the experiment. Both ranks
+// have the same type of device, so there is one score. The next run must use the cached figures.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

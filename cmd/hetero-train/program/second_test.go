@@ -30,7 +30,7 @@ func (s *sweep) command(args ...string) *exec.Cmd {
 	return exec.Command(s.p.path, append(all, args...)...)
 }
 
-// run trains, and checks the exit code and that the output contains a text.
+// run trains. It checks the exit code, and that the output contains the text says.
 func (s *sweep) run(code int, says string, args ...string) ended {
 	s.t.Helper()
 	e := finish(s.t, s.command(args...), 0)
@@ -81,13 +81,13 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	}
 	s.steps(name+"-2", 20, "0.01")
 	s.steps(name, 2, "0.01")
-	// the run resumes
+	// This run resumes.
 	s.run(exit.Done, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3")
 	s.steps(name, 30, "0.01")
 	s.run(exit.Done, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
 	s.run(exit.Done, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
 	s.steps(name+"-3", 30, "0.01")
-	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, a run of another length is another run
+	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, another number of steps makes another run
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
@@ -124,7 +124,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.steps("mine", 20, "0.3")
 }
 
-// A finished run cannot continue without its checkpoints.
+// A finished run without its checkpoints cannot continue, and must say so.
 func TestAFinishedRunStatesThatItsCheckpointsAreMissing(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0", "--epochs", "1")
 	s.run(exit.Done, "done: 10 steps")
@@ -135,7 +135,7 @@ func TestAFinishedRunStatesThatItsCheckpointsAreMissing(t *testing.T) {
 	s.run(exit.Done, "a larger value starts again at the first step, because the run's checkpoints are missing")
 }
 
-// If the batch size changes, the number of steps in an epoch changes.
+// A resumed run with another batch size has another number of steps per epoch. The number of epochs must count.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
@@ -147,8 +147,8 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 		"data.batch_size=16", "--epochs", "3")
 }
 
-// snapshot returns the files of a folder with their sizes and times. It omits locks, because a lock contains its last
-// holder.
+// snapshot returns the files of a folder with their sizes and times. It omits locks, because a lock file contains its
+// last holder.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -168,7 +168,7 @@ func snapshot(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// A resume that is refused must not change the records of the run, whichever check refuses it.
+// If the program refuses to resume a run, it must not change the records of the run, whichever check fails.
 func TestARefusedResumeChangesNoFile(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine")
@@ -193,7 +193,7 @@ func TestARefusedResumeChangesNoFile(t *testing.T) {
 	s.run(exit.Done, "is finished")
 }
 
-// writePictures writes n images into each of two class folders. The content depends on shade.
+// writePictures writes n images into each of two class folders. shade selects the content of the images.
 func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	t.Helper()
 	for class := range 2 {
@@ -215,7 +215,7 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	}
 }
 
-// If the first decision of a policy that the user chose is after the end of the run, the program warns.
+// If the first decision of a chosen policy would come after the end of the run, the program must warn.
 func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	buildRanks(t)
@@ -258,7 +258,8 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Usage, " training samples, now ", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
-// Samples that could not be read, and were repaired, do not prevent a resume. Other changes are listed with advice.
+// Samples that were unreadable, and have been repaired, must not prevent a resume. Other changes of the data must be
+// listed, with advice.
 func TestRepairedSamplesDoNotPreventAResume(t *testing.T) {
 	t.Parallel()
 	here := filepath.Join(t.TempDir(), "here")
@@ -292,7 +293,8 @@ func TestRepairedSamplesDoNotPreventAResume(t *testing.T) {
 	s.run(exit.Done, "done: 30 steps", "--set", "train.steps=30", "--allow", "data.path")
 }
 
-// If the data set has changed since the run, an epoch has another number of steps than in the run.
+// If the data set has changed since the run, an epoch has a different number of steps. The message must state both
+// numbers.
 func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "here")
 	writePictures(t, here, 40, 0)
@@ -312,7 +314,7 @@ func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 		"--allow", "data.path")
 }
 
-// A change of the evaluation part is a change of data.val_path, which --allow permits.
+// Other data in the evaluation part must count as a change of data.val_path, which --allow permits.
 func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -341,7 +343,7 @@ func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 	}
 }
 
-// A run that was trained on fallback images must not resume with CIFAR-10.
+// A run on fallback images must not resume with CIFAR-10.
 func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	t.Parallel()
 	cache, archive := t.TempDir(), t.TempDir()
@@ -366,7 +368,7 @@ func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 		"data.path="+archive, "--set", "train.steps=30")
 }
 
-// The program must compare the content of the file of initial weights.
+// The program must compare the content of the file of initial weights, and not only its path.
 func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t)
@@ -390,7 +392,7 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s.run(exit.Done, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
 }
 
-// A run with "auto" and a run with the type that "auto" selects must be the same run.
+// A run with precision "auto" and a run with the precision that "auto" selects must be the same run.
 func TestResolvedPrecisionIsCompared(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine")

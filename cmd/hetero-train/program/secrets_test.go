@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The test stores known secrets in all sources of secrets. It searches for the secrets in all output of runs that
-// succeed, fail or crash (row S12).
+// The test stores known secrets in all sources of secrets. It searches all output of runs that succeed, fail or crash
+// for them (row S12).
 func TestNoSecretLeavesTheProgram(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -30,7 +30,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		"WANDB_API_KEY="+canary+"-wandb", "HTTPS_PROXY=http://user:"+canary+"-proxy@127.0.0.1:9")
 	file := filepath.Join(dir, "faulty.toml")
 	for name, c := range map[string]struct {
-		text string   // content of the configuration; "" for the small run
+		text string   // content of the configuration; "": that of the small run
 		set  []string // settings
 		code int
 	}{

@@ -21,8 +21,8 @@ func onSelftest(t *testing.T, fault string, flags []string, env ...string) (code
 	return exitOf(t, err), string(text)
 }
 
-// Ranks share a GPU, with versions of NCCL that support shared GPUs and with versions that do not. The suite must
-// detect simulated faults.
+// Ranks share a GPU. Some simulated versions of NCCL support this, and others do not. The suite must detect simulated
+// faults.
 func TestSelftestOfNCCL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -38,8 +38,8 @@ func TestSelftestOfNCCL(t *testing.T) {
 			[]string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
 		{"a bit that is wrong", "wrong:1@2", []string{"--run", "/values/(broadcast|all_reduce of every)"},
 			exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
-		// The check tries longer time-outs, up to two minutes. The first time-out ends within the limit. On a very busy
-		// machine, the limit must be longer.
+		// The check tries longer and longer time-outs, up to two minutes. The first one normally ends within the limit.
+		// On a very busy machine, the limit must be longer.
 		{"an operation that hangs", "hang:1@1", []string{"--run", "/faults/an operation that a rank", "--limit", "8s"},
 			exit.Communication, []string{"nccl       faults     FAILED",
 				"with a time-out of 1.2s: the operation that all ranks enter: ", "the check did not end within 8s"}},
@@ -67,7 +67,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 	}
 }
 
-// The command must print the missing part, and fail if HETERO_REQUIRE contains the part.
+// The command must print which part is missing. It must fail if HETERO_REQUIRE contains this part.
 func TestSelftestWithoutNCCL(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 	}
 }
 
-// Checks that have not begun before the time limit must count as failed. The command must still write the report.
+// Checks that have not started before the time limit must count as failed. The command must still write the report.
 func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.Report

@@ -38,7 +38,7 @@ func TestSelftestChecksADevice(t *testing.T) {
 }
 
 func TestSelftestNeedsWhatIsRequired(t *testing.T) {
-	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // empty: no CPU device
+	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // the folder is empty, so there is no CPU device
 	args := []string{"selftest", "--device", "cpu", "--device", "local", "--run", "/order"}
 	if o := execute(args); o.code != exit.Done ||
 		!strings.Contains(o.stdout, "cpu        missing: device unavailable") {

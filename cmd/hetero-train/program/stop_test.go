@@ -28,7 +28,7 @@ type ended struct {
 	stdout, stderr string
 }
 
-// finish runs cmd to its end. If signal is not 0, finish sends the signal after the first step.
+// finish runs cmd to its end. If signal is not 0, finish sends it after the first step.
 func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
 	return finishAfterStep(t, cmd, func() {
@@ -38,7 +38,7 @@ func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	})
 }
 
-// finishAfterStep calls a function after cmd has printed a step.
+// finishAfterStep runs cmd to its end. It calls do after cmd has printed a step.
 func finishAfterStep(t *testing.T, cmd *exec.Cmd, do func()) ended {
 	t.Helper()
 	var out, messages bytes.Buffer
@@ -108,7 +108,7 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 	}
 }
 
-// nohup ignores SIGHUP, so that a run outlives its terminal.
+// nohup ignores SIGHUP, so a run under nohup must continue when its terminal closes.
 func TestARunUnderNohupOutlivesItsTerminal(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
@@ -138,7 +138,7 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Close()
-	// reads one byte and closes the pipe, as head -c 1 does
+	// The reader reads one byte and closes the pipe, as `head -c 1` does.
 	if _, err := io.ReadFull(reader, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -208,12 +208,12 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 	t.Run("two ranks", func(t *testing.T) { endBeginning(t, buildRanks(t), "2") })
 }
 
-// endBeginning ends a run with SIGTERM, if possible before its first step. With exit code 75, the run must then report
-// that no step is lost, because nothing is saved.
+// endBeginning ends a run with SIGTERM, if possible before its first step. If the exit code is 75, the run must report
+// that no step is lost, because no steps had to be saved.
 func endBeginning(t *testing.T, p program, ranks string) {
 	t.Helper()
-	// The program catches signals immediately after its first line. On a busy machine, the program may need longer than
-	// the first pauses; the signal then kills the program.
+	// The program catches signals right after its first line. On a busy machine, this may take longer than the first
+	// pauses, and the signal then kills the program.
 	for _, pause := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second,
 		10 * time.Second} {
 		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "data.num_samples=2000000", "data.image_size=64",
@@ -226,7 +226,7 @@ func endBeginning(t *testing.T, p program, ranks string) {
 			t.Fatal(err)
 		}
 		said := bufio.NewReader(messages)
-		if _, err := said.ReadString('\n'); err != nil { // waits for the line of the configuration
+		if _, err := said.ReadString('\n'); err != nil { // waits for the line that states the configuration
 			t.Fatal(err)
 		}
 		time.Sleep(pause)
@@ -265,7 +265,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		for len(saved()) == 0 && time.Now().Before(end) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		// The checkpoint of the end must be of a later step.
+		// The final checkpoint must be of a later step than the one before, so the test waits for two more steps.
 		for steps := stepsRecorded(t, dir); stepsRecorded(t, dir) < steps+2 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -280,7 +280,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	}
 }
 
-// One Ctrl-C can cause two signals: from the terminal and from the parent process.
+// One Ctrl-C can cause two signals: one from the terminal, and one from the parent process. They must count as one.
 func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	p := buildProgram(t)
 	for attempt := 1; ; attempt++ {
@@ -293,15 +293,16 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 			cmd.Process.Signal(syscall.SIGINT)
 			apart = time.Since(begun)
 		})
-		if apart < time.Second || attempt == 3 { // otherwise, a busy machine stopped this test between the signals
+		// A larger distance means that a busy machine stopped this test between the signals.
+		if apart < time.Second || attempt == 3 {
 			e.check(t, exit.Interrupted, "saved")
 			return
 		}
 	}
 }
 
-// A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run.
-// A repetition of the same command must change no record.
+// After early stopping has ended a run, the run must continue if the user increases the patience. This must also hold
+// if neither steps nor epochs limit the run. If the same command is repeated, it must change no record.
 func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	t.Parallel()
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
@@ -337,8 +338,8 @@ func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	}
 }
 
-// The checkpoint of a run whose folder was moved is in the moved folder, so the same command does not find the
-// checkpoint.
+// After the folder of a run was moved, the same command does not find its checkpoint in the old place. The program must
+// say so.
 func TestARunWhoseFolderWasMovedSaysSo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	at, away := filepath.Join(dir, "run"), filepath.Join(dir, "away")

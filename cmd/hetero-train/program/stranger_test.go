@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// Each user of the machine can connect to the port of rank 0. Another user does not have the token of the supervisor,
-// so this user must be able to read nothing and change nothing.
+// Each user of the machine can connect to the port of rank 0. Other users do not know the token of the supervisor, so
+// they must be able to read nothing and change nothing.
 func TestOtherUsersCannotJoin(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()

@@ -17,7 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// One run ends, one is interrupted, and one is summarized from its records alone.
+// One run ends, one is interrupted, and the summary of another one is made from its records alone. Each summary must be
+// next to the logs.
 func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -66,7 +67,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	}
 }
 
-// readSummary reads the summary and checks the figure in the folder of log files.
+// readSummary reads the summary of a run. It also checks that the folder of log files contains the figure.
 func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	t.Helper()
 	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {

@@ -43,11 +43,11 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 	return pids
 }
 
-// A run in which a rank is killed must save all steps that all ranks completed. The resumed run must be bit-equal to a
-// run without the fault.
+// If a rank of a run is killed, the run must save all steps that all ranks completed. The resumed run must be bit-equal
+// to a run without the fault.
 //
-// The parallel subtests of a parallel test run after all other tests of the package, so these subtests run one after
-// another.
+// Go runs the parallel subtests of a parallel test after all other tests of the package. These subtests therefore run
+// one after another.
 func TestALostRankCostsNoStep(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
@@ -68,13 +68,13 @@ func TestALostRankCostsNoStep(t *testing.T) {
 	}
 }
 
-// A rank that hangs is lost after parallel.timeout_seconds.
+// A rank that hangs must count as lost after parallel.timeout_seconds.
 func TestAFrozenRankCostsNoStep(t *testing.T) {
 	t.Parallel()
 	lostRankCostsNoStep(t, buildRanks(t), freeze, "parallel.timeout_seconds=12")
 }
 
-// lostRankCostsNoStep sends a signal to a rank of a run.
+// lostRankCostsNoStep sends a signal to a rank of a run. The run must lose no step.
 func lostRankCostsNoStep(t *testing.T, p program, signal syscall.Signal, settings ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func lostRankCostsNoStep(t *testing.T, p program, signal syscall.Signal, setting
 		for stepsRecorded(t, filepath.Join(dir, "lost")) < 20 && !processEnded(cmd.Process.Pid) {
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary time within a step
+		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // a random time within a step
 		if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
 			sendTo(pids[1], signal)
 		}
@@ -112,7 +112,7 @@ func lostRankCostsNoStep(t *testing.T, p program, signal syscall.Signal, setting
 	}
 }
 
-// A rank that is silent for less than parallel.timeout_seconds is not lost.
+// A rank that is silent for less than parallel.timeout_seconds must not count as lost.
 func TestARankThatWakesInTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -136,13 +136,13 @@ func TestARankThatWakesInTimeIsNotLost(t *testing.T) {
 	}
 }
 
-// A pause of all processes of a run that is longer than every time-out must not end the run.
+// All processes of a run pause for longer than each time-out. This must not end the run.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	t.Parallel()
 	pausesEndNothing(t, "parallel.shared_memory=auto")
 }
 
-// The same over Gloo, as between machines.
+// The same pause must not end a run over Gloo, the communicator between machines.
 func TestAPauseOfTheWholeJobOverGlooEndsNothing(t *testing.T) {
 	t.Parallel()
 	if gloo.Available() != nil {
@@ -162,9 +162,10 @@ func pausesEndNothing(t *testing.T, set string) {
 	t.Fatal("the machine has too much other load: no pause reached all processes within seconds")
 }
 
-// pauseOfTheWholeJob returns false if sending a signal to all processes took longer than a sixth of the time-out,
-// because the result is then invalid. Unless the attempt is the last one, it also returns false if a rank was lost.
-// Other load on the machine can delay a single rank for longer than the time-out of heartbeats.
+// pauseOfTheWholeJob stops all processes of a run, and continues them. It returns false if sending the signals took
+// longer than a sixth of the time-out, because the result is then invalid.
+// On a busy machine, a single rank can miss the time-out of heartbeats. Unless this attempt is the last one,
+// pauseOfTheWholeJob therefore returns false if a rank was lost.
 func pauseOfTheWholeJob(t *testing.T, p program, set string, timeout time.Duration, last bool) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -183,7 +184,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, timeout time.Durati
 		}
 		signal(freeze)
 		before = stepsRecorded(t, dir)
-		time.Sleep(timeout * 4 / 3) // longer than the time-outs of heartbeats and, a quarter longer, of operations
+		time.Sleep(timeout * 4 / 3) // longer than the time-outs of heartbeats and of operations
 		signal(thaw)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
@@ -201,7 +202,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, timeout time.Durati
 	return true
 }
 
-// stepsRecorded returns the number of steps in the metrics of rank 0.
+// stepsRecorded returns the number of steps in the metrics file of rank 0.
 func stepsRecorded(t *testing.T, dir string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
@@ -211,7 +212,7 @@ func stepsRecorded(t *testing.T, dir string) int64 {
 	return int64(bytes.Count(text, []byte("\n")))
 }
 
-// processEnded reports whether a child process has ended, even if its parent has not waited for it.
+// processEnded reports whether a child process has ended. The parent may not have waited for it yet.
 func processEnded(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(stat, []byte(") Z "))

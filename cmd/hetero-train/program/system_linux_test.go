@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Signals that freeze a process and let it continue.
+// These signals stop a process, and continue it.
 const (
 	freeze = syscall.SIGSTOP
 	thaw   = syscall.SIGCONT
@@ -26,7 +26,7 @@ func runsAs(cmd *exec.Cmd, user uint32) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 }
 
-// diesWithTest puts a command into its own process group, and makes the kernel kill it when the thread that starts it
+// diesWithTest puts a command into its own process group. The kernel kills the command when the thread that started it
 // ends.
 func diesWithTest(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -42,30 +42,30 @@ func hasOwnMounts(cmd *exec.Cmd) {
 	}
 }
 
-// mountTmpfs mounts a file system in memory on a folder.
+// mountTmpfs mounts an in-memory file system on a folder.
 func mountTmpfs(dir, options string) error { return syscall.Mount("tmpfs", dir, "tmpfs", 0, options) }
 
-// mountReadOnly mounts an empty file system that no user may write.
+// mountReadOnly mounts an empty file system to which no user can write.
 func mountReadOnly(dir string) error {
 	return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, "size=1m")
 }
 
-// unmount removes the file system on a folder.
+// unmount removes the file system that is mounted on a folder.
 func unmount(dir string) error { return syscall.Unmount(dir, syscall.MNT_DETACH) }
 
-// ownNice returns the nice value of this process. The kernel returns 20 minus the value.
+// ownNice returns the nice value of this process. The system call returns 20 minus this value.
 func ownNice() (int, error) {
 	priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	return 20 - priority, err
 }
 
-// setPipeSize changes the number of bytes that a pipe holds.
+// setPipeSize changes the capacity of a pipe, in bytes.
 func setPipeSize(pipe *os.File, bytes int) error {
 	_, err := unix.FcntlInt(pipe.Fd(), unix.F_SETPIPE_SZ, bytes)
 	return err
 }
 
-// openTerminal opens a pseudo-terminal. The test reads from master what the program writes to slave.
+// openTerminal opens a pseudo-terminal. The program writes to slave, and the test reads the output from master.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

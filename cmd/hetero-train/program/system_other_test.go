@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// This file lets the tests compile on other systems than Linux. Tests that need one of these functions skip or fail
-// there; file system_linux_test.go explains the functions.
+// This file lets the tests compile on systems other than Linux. Tests that need one of these functions skip or fail
+// there. The comments are in system_linux_test.go.
 
 const (
 	freeze = syscall.Signal(19)

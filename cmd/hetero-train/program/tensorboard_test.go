@@ -34,14 +34,14 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 			"")
 	}
 	run("train.steps=20")
-	points(6) // 1, 4, 8, 12, 16, 20
+	points(6) // points at steps 1, 4, 8, 12, 16, 20
 	run("train.steps=30")
-	points(9) // 24, 28, 30
+	points(9) // further points at steps 24, 28, 30
 	newest := filepath.Join(dir, "run", "checkpoints", "step-00000030")
 	if err := os.RemoveAll(newest); err != nil {
 		t.Fatal(err)
 	}
-	run("train.steps=31") // resumes from step 25: the point of step 24 remains, 28 is repeated, and 31 replaces 30
+	run("train.steps=31") // resumes from step 25: keeps the point of step 24, repeats 28, and replaces 30 by 31
 	points(9)
 	run("train.steps=31", "experiment.name=without", "profile.tensorboard_interval=0")
 	if _, err := os.Stat(filepath.Join(dir, "without", "logs", observe.BoardFolder)); err == nil {

@@ -64,7 +64,8 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	}
 }
 
-// Keys of the configuration describe token files without a header. The commands also check all other keys.
+// The configuration has keys for token files without a header. The commands must use these keys, and must also check
+// all other keys.
 func TestInspectAndVerifyUseTheKeysOfTokenFiles(t *testing.T) {
 	dir := t.TempDir()
 	var wide []byte

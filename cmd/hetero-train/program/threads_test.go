@@ -17,13 +17,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// asSomebody returns a command that executes a line of shell and then the program with two ranks. The command runs as a
-// user without other processes. This user may not read the checkout, so the command runs copies of its files. runs is
-// the folder of the run.
+// asSomebody returns a command that executes a line of shell, and then the program with two ranks. Its user has no
+// other processes. This user cannot read the checkout, so the command uses copies of its files. runs is the folder of
+// the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	needtest.Root(t, "to become another user: RLIMIT_NPROC does not bind root")
-	bash := needtest.Program(t, "bash", "bash") // its ulimit can limit processes
+	bash := needtest.Program(t, "bash", "bash") // bash's ulimit can limit the number of processes
 	p := buildRanks(t)
 	dir, err := os.MkdirTemp("", "hetero-train-threads-")
 	if err != nil {
@@ -50,7 +50,7 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	return cmd, runs
 }
 
-// If the limit of processes is too low, the Go runtime ends a process without a message of this program. The program
+// If the limit of processes is too low, Go's runtime ends the process without a message of this program. The program
 // must therefore check the limit before it starts ranks.
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
@@ -75,7 +75,7 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			for begun := time.Now(); os.Remove(folder) != nil; time.Sleep(20 * time.Millisecond) {
-				if time.Since(begun) > patience { // the last process of the user should have ended
+				if time.Since(begun) > patience { // by then, the previous process of the user should have ended
 					t.Errorf("%s is left", folder)
 					return
 				}

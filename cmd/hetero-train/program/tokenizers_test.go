@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// foreignTokens writes tokens of a tokenizer that has as many tokens as tokenizer bytes.
+// foreignTokens writes token files of another tokenizer, which has as many tokens as tokenizer bytes.
 func foreignTokens(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -34,7 +34,8 @@ func foreignTokens(t *testing.T, dir, name string) string {
 	return path
 }
 
-// Tokens have no meaning without their tokenizer. All tokenizers of this test have 257 tokens.
+// Token numbers have a meaning only with their tokenizer. All tokenizers of this test have 257 tokens, so only their
+// names differ.
 func TestAnotherTokenizerIsRefused(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -44,7 +45,7 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 	run, folder := filepath.Join(dir, "run"), filepath.Join(dir, "hf")
 	const says = "equal tokens mean different texts"
 
-	// the two parts of a data set
+	// The two parts of a data set have different tokenizers.
 	other := filepath.Join(dir, "other")
 	finish(t, p.command(other, "train.steps=1", "data.val_path="+theirs), 0).check(t, exit.Usage, says)
 	mixed := t.TempDir()
@@ -56,7 +57,7 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 	finish(t, p.command(other, "train.steps=1", "data.path="+mixed), 0).check(t, exit.Data,
 		"convert both parts with the same tokenizer")
 
-	// other data of a trained model
+	// The data have another tokenizer than the trained model.
 	finish(t, p.command(other, "train.steps=1", "model.init_from="+run, "data.path="+theirs), 0).check(t, exit.Usage,
 		says)
 	resumed := p.command(dir, "train.steps=8", "data.path="+theirs)
@@ -77,7 +78,7 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 
-	// The checkpoint states the tokenizer, and a model of tokens has no classes.
+	// The checkpoint states the tokenizer. A language model has no classes.
 	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done ||
 		!strings.Contains(o.stdout, "tokenizer bytes") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
@@ -87,7 +88,7 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 
-	// a folder of transformers whose tokenizer is not part of the program
+	// The program does not contain the tokenizer of this folder for transformers.
 	if o := execute(append(export, folder)); o.code != exit.Done {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
@@ -128,7 +129,7 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 	}
 }
 
-// A warning states that two tokenizers cannot be compared.
+// If the program does not know a tokenizer, a warning must state that it cannot compare the tokenizers.
 func TestAnUnknownTokenizerIsStated(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -146,7 +147,8 @@ func TestAnUnknownTokenizerIsStated(t *testing.T) {
 	}{
 		{"known", []string{"train.steps=1"}, 0},
 		{"held", []string{"train.steps=1", "data.val_path=" + file}, 1},
-		{"bare", []string{"train.steps=1", "data.path=" + file, "data.vocabulary=257"}, 0}, // both parts are unknown
+		// The tokenizers of both parts are unknown.
+		{"bare", []string{"train.steps=1", "data.path=" + file, "data.vocabulary=257"}, 0},
 		{"from", []string{"train.steps=1", "model.init_from=" + filepath.Join(dir, "bare")}, 1},
 	} {
 		e := finish(t, p.command(dir, append(c.set, "experiment.name="+c.name)...), 0)

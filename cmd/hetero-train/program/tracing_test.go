@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// traceEvent is one event of a timeline in the form that viewers read.
+// traceEvent is one event of a timeline, in the format of trace viewers.
 type traceEvent struct {
 	Name     string
 	Ph       string
@@ -35,7 +35,7 @@ func ns(t *testing.T, us json.Number) int64 {
 	return v
 }
 
-// readTimeline reads a timeline. It checks that events of a thread do not overlap, which viewers require.
+// readTimeline reads a timeline. It checks that events of a thread do not partly overlap, because viewers require this.
 func readTimeline(t *testing.T, path string) (events []traceEvent) {
 	t.Helper()
 	var file struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
-// pointsOf returns the steps of a metric in a folder with one run of MLflow.
+// pointsOf returns the steps of a metric in a folder that contains one run of MLflow.
 func pointsOf(t *testing.T, runs, metric string) (steps []int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(runs, "*", "*", "metrics", metric))
@@ -37,7 +37,7 @@ func pointsOf(t *testing.T, runs, metric string) (steps []int) {
 	return steps
 }
 
-// increasing fails the test unless each step is larger than the previous step and the last step equals last.
+// increasing fails the test unless steps has count entries, each larger than the one before, and ends with last.
 func increasing(t *testing.T, what string, steps []int, count, last int) {
 	t.Helper()
 	for i := 1; i < len(steps); i++ {
@@ -51,7 +51,8 @@ func increasing(t *testing.T, what string, steps []int, count, last int) {
 	}
 }
 
-// The server is down for the whole run. The run must complete, and its points are sent later, exactly once.
+// The tracking server is down during the whole run. The run must complete, and must send each point later, exactly
+// once.
 func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -69,7 +70,7 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	sync(exit.Communication, "connection refused", run)
 	for range 2 {
 		sync(exit.Done, "", run, "--mlflow", runs)
-		increasing(t, "train/loss", pointsOf(t, runs, "train/loss"), 11, 40) // 1, 4, 8, …, 40
+		increasing(t, "train/loss", pointsOf(t, runs, "train/loss"), 11, 40) // at steps 1, 4, 8, …, 40
 		increasing(t, "eval/loss", pointsOf(t, runs, "eval/loss"), 1, 40)
 	}
 	for _, name := range []string{"configs/resolved.toml", "results/result.json", "results/results.md",
@@ -88,7 +89,7 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	sync(exit.Usage, "--mlflow", run, "--mlflow", "ftp://host")
 }
 
-// After a run is killed and resumed, each point exists exactly once.
+// After a run was killed and resumed, each point must exist exactly once.
 func TestAKilledRunHasEachPointOnce(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -109,15 +110,15 @@ func TestAKilledRunHasEachPointOnce(t *testing.T) {
 	e := finish(t, p.command(dir, append(set, "train.steps=2000000")...), syscall.SIGTERM)
 	e.check(t, exit.Terminated, "")
 	steps := pointsOf(t, runs, "train/loss")
-	increasing(t, "train/loss", steps, steps[len(steps)-1], steps[len(steps)-1]) // all steps, from 1 on
+	increasing(t, "train/loss", steps, steps[len(steps)-1], steps[len(steps)-1]) // all steps, beginning with 1
 	meta, err := filepath.Glob(filepath.Join(runs, "*", "*", "meta.yaml"))
 	if err != nil || len(meta) != 1 || !strings.Contains(string(clitest.ReadFile(t, meta[0])), "\nstatus: 5\n") {
 		t.Errorf("got runs %q, %v, want one with status 5 (killed)", meta, err)
 	}
 }
 
-// All reports compute speed from the same times: results, summary, comparison with the records, and comparison with the
-// points of MLflow. The run has evaluations, checkpoints and a resume between two points.
+// All reports must derive speed from the same times: results, summary, comparison with the records, and comparison with
+// the points of MLflow. Between two points, the run has evaluations, checkpoints and a resume.
 func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 	p := buildProgram(t)
 	var dir, run, runs string
@@ -128,7 +129,8 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 		set = []string{"tracking.mlflow=" + runs, "tracking.interval=8", "train.log_interval=1", "train.steps=1000"}
 		cmd := p.command(dir, set...)
 		stopped := finishAfterStep(t, cmd, func() { cmd.Process.Signal(syscall.SIGTERM) })
-		if stopped.code != exit.Done || attempt == 5 { // otherwise the run ended before the signal
+		// Otherwise the run ended before the signal arrived, and the test tries again.
+		if stopped.code != exit.Done || attempt == 5 {
 			stopped.check(t, exit.Terminated, "")
 			break
 		}
@@ -197,7 +199,8 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 		}
 	}
 	// Both sources contain evaluations at the same steps, between the points of training steps. MLflow does not contain
-	// every step, so the time of an evaluation is only known to be between the adjacent points of training steps.
+	// every step. The time of an evaluation is therefore only known to be between the two adjacent points of training
+	// steps.
 	evaluations := func(f figures) []point {
 		for _, c := range f.Curves {
 			if c.Key == "eval_loss" {
@@ -211,7 +214,7 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 	if len(a) != 10 || len(b) != len(a) {
 		t.Fatalf("got %d and %d evaluations, want 10", len(a), len(b))
 	}
-	wide := 0 // evaluations that a pause of the process, on a busy machine, separates from the next point
+	wide := 0 // evaluations far from the next point, because a busy machine paused the process
 	for i := range a {
 		after, until := 0.0, own.Training
 		for _, c := range sent.Curves {
@@ -233,7 +236,7 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 				after, until)
 		}
 	}
-	if wide > 4 { // the times do not overlap, so at most four of them can exceed a fifth of the whole
+	if wide > 4 { // the intervals do not overlap, so at most four of them can exceed a fifth of the whole
 		t.Errorf("%d evaluations are more than a fifth of the training time away from their points, want at most 4",
 			wide)
 	}

@@ -34,7 +34,7 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 	}
 }
 
-// value returns the resolved value of a key, from the text of config show.
+// value returns the resolved value of a key, from the output of config show.
 func value(t *testing.T, cfg *config.Config, key string) string {
 	t.Helper()
 	table, name, _ := strings.Cut(key, ".")
@@ -121,7 +121,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 	none := clitest.WriteConfig(t, "[balance]\npolicy = \"none\"\n")
 	for _, c := range []struct {
 		args []string
-		says string // part of the expected warning; "" if no warning is expected
+		says string // part of the expected warning; "": no warning
 	}{
 		{[]string{"--backend", "nccl"}, "--backend nccl: no GPU found, using gloo"},
 		{[]string{"--backend", "gloo"}, ""},

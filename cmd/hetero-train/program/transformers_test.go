@@ -65,7 +65,7 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 		}
 	}
 
-	// The form in which GPT2Model stores weights: names without prefix, with buffers and a copy of the tied table.
+	// GPT2Model stores weights in this form: names without a prefix, with buffers and a copy of the tied table.
 	var bare []checkpoint.Tensor
 	for _, w := range theirs {
 		if w.Name = strings.TrimPrefix(w.Name, "transformer."); w.Name == "wte.weight" {
@@ -98,7 +98,7 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 				t.Errorf("%s: the imported values differ", name)
 			}
 		}
-		// The data set of an evaluation may differ from the data set of the import.
+		// An evaluation may use another data set than the import did.
 		vocab, shards := writeText(t, dir, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"),
 			filepath.Join(dir, "shards")
 		in := writeText(t, dir, "in.txt", strings.Repeat("a b b ", 50))
@@ -126,8 +126,8 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 	}
 }
 
-// TestOtherSizesOfTransformersAreImported changes the settings of a folder that the program exported. The export of the
-// imported weights must have the same settings.
+// The test changes the settings of a folder that the program exported, and imports it. The export of the imported
+// weights must have the same settings.
 func TestOtherSizesOfTransformersAreImported(t *testing.T) {
 	t.Parallel()
 	_, folder := exportedGPT2(t)
@@ -159,7 +159,7 @@ func TestOtherSizesOfTransformersAreImported(t *testing.T) {
 	}
 }
 
-// TestWeightsInSeveralFilesAreImported divides the weights of a folder into two files with an index.
+// The test divides the weights of a folder into two files with an index, and imports them.
 func TestWeightsInSeveralFilesAreImported(t *testing.T) {
 	t.Parallel()
 	_, folder := exportedGPT2(t)
@@ -187,7 +187,7 @@ func TestWeightsInSeveralFilesAreImported(t *testing.T) {
 		if o := execute([]string{"checkpoint", "import", folder, "--output", output}); o.code != exit.Done {
 			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 		}
-		_ = os.Remove(whole) // the second import reads the index
+		_ = os.Remove(whole) // without the whole file, the second import must read the index
 	}
 	want := contents(t, one)
 	for name, got := range contents(t, several) {
@@ -290,8 +290,8 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 // syntheticData matches the data set of smallText and smallMasked.
 var syntheticData = regexp.MustCompile(`(?s)dataset = "synthetic_text".*num_samples = 256`)
 
-// exportedTexts returns the files of an exported folder as text, without the weights. Long lines and lists of tokens
-// are cut.
+// exportedTexts returns the files of an exported folder as text, without the weights. It truncates long lines and lists
+// of tokens.
 func exportedTexts(t *testing.T, folder string) string {
 	t.Helper()
 	names, err := os.ReadDir(folder)
@@ -318,7 +318,7 @@ func exportedTexts(t *testing.T, folder string) string {
 	return b.String()
 }
 
-// TestAnExportHasTheTokenizerOfTheTraining trains on text files, with each tokenizer.
+// The test trains on text files, with each tokenizer. The exported folder must contain this tokenizer.
 func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -330,7 +330,7 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 		args   []string
 		files  []string
 		class  string
-		again  []string // flags of an export of the imported folder, which names no tokenizer
+		again  []string // flags for exporting the imported folder again; it names no tokenizer
 	}{
 		{"bytes", smallText, []string{"--tokenizer", "bytes", "--separator", ""},
 			[]string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}, "PreTrainedTokenizerFast",
@@ -382,7 +382,7 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 				t.Errorf("%s: %s differs after import and export", c.name, name)
 			}
 		}
-		if err := os.RemoveAll(shards); err != nil { // the folder of the vocabulary is removed
+		if err := os.RemoveAll(shards); err != nil { // removes the vocabulary, too
 			t.Fatal(err)
 		}
 		o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2"})
@@ -413,8 +413,8 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 	}
 }
 
-// TestTransformersLoadsExports loads exported folders with the library transformers, without additional options. It
-// compares the outputs and tokens of the library with the outputs and tokens of the program. It also compares imports.
+// The library transformers must load exported folders without additional options. The outputs and tokens of the library
+// must equal those of the program. The test also compares imports.
 func TestTransformersLoadsExports(t *testing.T) {
 	needtest.NotShort(t, "trains several models, and starts PyTorch")
 	python := cmp.Or(os.Getenv("HETERO_TORCH"), "python3")

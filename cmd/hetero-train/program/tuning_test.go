@@ -17,11 +17,11 @@ import (
 )
 
 // The number of micro-batches and the size of buckets must not change the losses, up to the rounding of f32 sums. A
-// second run must use the cached choice. A resumed run must use the choice of its checkpoint.
+// second run must use the cached choice. A resumed run must use the choice in its checkpoint.
 func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	t.Parallel()
 	p, dir, cache := buildRanks(t), t.TempDir(), t.TempDir()
-	hasFastBF16(t) // skips the test without the CPU library
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	p.config = clitest.WriteConfig(t, smallText)
 	run := func(name, says string, set ...string) ended {
 		t.Helper()
@@ -52,7 +52,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 		}
 		for i, loss := range got {
 			if math.Abs(loss-want[i]) > 1e-5*want[i] {
-				// f32 sums in another order: 24 bits, some thousand terms, 6 steps
+				// The tolerance allows for f32 sums in another order: 24 bits, some thousand terms, 6 steps.
 				t.Errorf("%s: step %d: got loss %.8f, want %.8f", name, i+1, loss, want[i])
 			}
 		}
@@ -60,7 +60,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	near("chosen", lossesOf(t, filepath.Join(dir, "auto"), 2))
 	run("again", "timed_earlier=", auto...)
 	near("from the cache", lossesOf(t, filepath.Join(dir, "again"), 2))
-	cache = t.TempDir() // only the checkpoint contains the number
+	cache = t.TempDir() // an empty cache: only the checkpoint contains the number of micro-batches
 	chosen := regexp.MustCompile(`train\.grad_accumulation = 0 selects \d+ micro-batch`)
 	resumed := run("auto", "by the run that it resumes", append(auto, "train.steps=8")...)
 	if got, want := chosen.FindString(resumed.stderr), chosen.FindString(first.stderr); got != want || got == "" {
@@ -69,7 +69,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	if kept, err := filepath.Glob(filepath.Join(cache, "*", "tuning", "*")); err != nil || kept != nil {
 		t.Errorf("the resumed run cached %v, %v, although it timed no number of micro-batches", kept, err)
 	}
-	for _, n := range []string{"2", "3", "6"} { // every number that the program can choose
+	for _, n := range []string{"2", "3", "6"} { // all numbers of micro-batches that the program can choose
 		run("fixed"+n, "", "train.grad_accumulation="+n)
 		near(n+" micro-batches", lossesOf(t, filepath.Join(dir, "fixed"+n), 2))
 	}
@@ -102,11 +102,11 @@ func TestABatchThatDoesNotFitIsDivided(t *testing.T) {
 	out.check(t, exit.Done, "1: does not fit")
 }
 
-// A run of one rank must leave the profile of its device, as a run of several ranks does.
+// A run of one rank must store the profile of its device, as a run of several ranks does.
 func TestARunOfOneRankLeavesItsProfile(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
-	hasFastBF16(t) // skips the test without the CPU library
+	hasFastBF16(t) // skips the test if the CPU library is missing
 	finish(t, p.command(dir, "device.kind=cpu", "train.steps=2"), 0).check(t, exit.Done, "")
 	got, err := profiles.Load(filepath.Join(dir, "run", "configs", "gpu_profiles.json"))
 	if err != nil || len(got.Ranks) != 1 || !(got.Ranks[0].ComputeScore > 0) {

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// unnamed is the configuration of a small run without a name, with 10 steps per epoch.
+// unnamed is the configuration of a small run without experiment.name. An epoch has 10 steps.
 const unnamed = `
 [device]
 kind = "reference"
@@ -43,10 +43,10 @@ type sweep struct {
 	t      *testing.T
 	p      program
 	output string
-	more   []string // arguments of every run
+	more   []string // arguments that every run gets
 }
 
-// The decision of rank 0 applies to all ranks, and no rank may write into the old folder.
+// All ranks must follow rank 0's decision to rename the old folder. No rank may write into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	t.Parallel()
 	buildRanks(t)
@@ -100,7 +100,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 }
 
 // Each trial starts a run with another learning rate, which renames the folder of the previous run. The trial kills the
-// process at a random time.
+// process at a random time. No run may be lost.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	t.Parallel()
 	trials := 6
@@ -133,7 +133,8 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	s.steps("distributed_training", 3, "0.7")
 }
 
-// Runs of a sweep may train at the same time. Each run has its own folder, and the old run exists exactly once.
+// Runs of a sweep may train at the same time. Each run must have its own folder, and the old run must exist exactly
+// once.
 func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t)
@@ -182,7 +183,7 @@ func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 	}
 }
 
-// The ranks of a run, and the command that resumes the run, use the name that the supervisor has chosen.
+// The supervisor chooses the name of an unnamed run. Its ranks, and a command that resumes the run, must use this name.
 func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
 	t.Parallel()
 	if err := shm.Available(); err != nil {
@@ -200,7 +201,8 @@ func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
 	first.cmd.Wait()
 }
 
-// The old run must remain unchanged, and the error must state how to continue.
+// The program may not rename the folder of another user's run. This run must remain unchanged, and the error must state
+// how to continue.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	needtest.Root(t, "to become another user")
@@ -218,7 +220,7 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	err := filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chown(path, nobody, nobody))
 	})
-	if err != nil { // the user owns the folder of the run, but not its parent
+	if err != nil { // the user owns the folder of the run, but not the folder above it
 		t.Fatal(err)
 	}
 	before := snapshot(t, s.output)

@@ -39,7 +39,8 @@ func pages(t *testing.T) string {
 	return all.String()
 }
 
-// documented reports whether a page names an environment variable. A variable of NCCL can also be a key of [nccl].
+// documented reports whether a page names an environment variable. For a variable of NCCL, the key of [nccl] is also
+// sufficient.
 func documented(page, name string) bool {
 	if key, ok := strings.CutPrefix(name, "NCCL_"); ok && strings.Contains(page, "| `"+strings.ToLower(key)+"` |") {
 		return true
@@ -47,8 +48,8 @@ func documented(page, name string) bool {
 	return regexp.MustCompile(`\b` + name + `\b`).MatchString(page)
 }
 
-// The sources of names are the list of this program's variables, and the names of other programs' variables in the
-// code.
+// The test takes names from the list of this program's variables, and from the code that reads variables of other
+// programs.
 func TestAllVariablesAreOnAPage(t *testing.T) {
 	t.Parallel()
 	page := pages(t)
@@ -84,10 +85,10 @@ func TestAllVariablesAreOnAPage(t *testing.T) {
 	}
 }
 
-// internalFlags are flags that one process of this program sets for another process.
+// internalFlags contains flags that only processes of this program pass to each other.
 var internalFlags = map[string]bool{"with-training": true}
 
-// The help lists all other flags.
+// The test checks hidden flags; the help lists all others.
 func TestHiddenFlagsAreOnAPage(t *testing.T) {
 	page, found := pages(t), 0
 	for _, cmd := range commands(newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}})) {

@@ -15,7 +15,7 @@ import (
 
 func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv("HETERO_LIB_DIR", dir) // empty
+	t.Setenv("HETERO_LIB_DIR", dir) // the folder contains no libraries
 	o := execute([]string{"version", "--json"})
 	var got struct {
 		Version string
@@ -53,7 +53,7 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 	}
 }
 
-// HETERO_WEBP turns the system's libwebp off. Another value than "go" must not be ignored.
+// HETERO_WEBP=go turns the system's libwebp off. Other values must not be ignored.
 func TestTheDecoderOfWebPCanBeChosen(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// hostile is a name that clears the screen, sets the title, forges a line, overwrites its own line, ends with an 8-bit
-// control sequence, and reverses the text after it.
+// hostile is a name with control characters. It clears the screen, sets the title, forges a line, and overwrites its
+// own line. It also contains an 8-bit control sequence, and reverses the text after it.
 const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
 
 func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestProfileWatch: the command shows the traffic of the loopback interface of this machine until Ctrl-C.
+// The command must show the traffic of this machine's loopback interface until Ctrl-C.
 func TestProfileWatch(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {
@@ -67,7 +67,7 @@ func TestProfileWatch(t *testing.T) {
 	if got := exitOf(t, cmd.Wait()); got != exit.Interrupted {
 		t.Errorf("after Ctrl-C: got exit code %d, want %d", got, exit.Interrupted)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a watch ends only after a signal
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without the signal, the command would not end
 	defer cancel()
 	for want, args := range map[string][]string{"remove --quick": {"--quick"}, "remove --nproc-per-node": {
 		"--nproc-per-node", "2"}, "--set train.steps cannot be used": {"--set", "train.steps=1"}} {

@@ -3,12 +3,16 @@
 #
 #   spot-watch.sh systemctl --no-block stop hetero-train.service
 #
-# SPOT_REBALANCE=1 also runs the command at a rebalance recommendation, which may come earlier, or without an interruption.
-# A recommendation that exists before the first look has no effect: the user has started the training in spite of it.
-# SPOT_INTERVAL is the time between two looks, as for sleep: 5 by default, in seconds. The notice comes two minutes before
-# the interruption. With a setting that it cannot use, the watcher warns and uses the default, because without a watcher an
-# interruption would end the training without a save.
-# AWS_EC2_METADATA_SERVICE_ENDPOINT replaces the address of the metadata service, as in the tools of AWS.
+# The notice comes two minutes before the interruption. Without a watcher, the interruption would end the training
+# without a save. If a setting is invalid, the watcher therefore warns and uses the default.
+#
+# Environment variables:
+#   SPOT_INTERVAL      time between two requests, in the format of sleep (default: 5 seconds)
+#   SPOT_REBALANCE=1   also run the command at a rebalance recommendation, which may come earlier than the notice, or
+#                      without an interruption. The watcher ignores a recommendation that exists at its first request,
+#                      because the user has started the training in spite of it
+#   AWS_EC2_METADATA_SERVICE_ENDPOINT   address of the metadata service, as for the tools of AWS
+#
 # docs/cloud.md explains this file.
 #
 # Exit codes: that of the command; 2 no command, or curl is missing.
@@ -33,7 +37,7 @@ endpoint=${endpoint%/}
 interval=${SPOT_INTERVAL:-5}
 interruption=/latest/meta-data/spot/instance-action
 rebalance=/latest/meta-data/events/recommendations/rebalance
-case ${interval%[smhd]} in # suffixes of GNU sleep
+case ${interval%[smhd]} in # GNU sleep accepts these suffixes
 *[!0-9.]* | *.*.*) bad=yes ;;
 *[1-9]*) bad='' ;;
 *) bad=yes ;;
@@ -46,13 +50,13 @@ case ${SPOT_REBALANCE:-0} in
 0 | 1) ;;
 *) warn "SPOT_REBALANCE: got '$SPOT_REBALANCE', want 0 or 1; a rebalance recommendation has no effect" ;;
 esac
-recommendation=first # or watched, after a first look without one; or ignored
+recommendation=first # state of recommendations: first, watched (none at the first request), or ignored
 [ "${SPOT_REBALANCE:-0}" = 1 ] || recommendation=ignored
 token=
 state=unknown
 
-# get PATH [OPTION...]: the body, and the status in a last line. A header with the token is on standard input of curl,
-# because all users of the machine can read command lines.
+# get PATH [OPTION...] prints the body, and the HTTP status on a last line. curl reads the header with the token from
+# standard input, because all users of the machine can read command lines.
 get() {
 	path=$1
 	shift
@@ -60,7 +64,7 @@ get() {
 		curl --silent --max-time 5 --noproxy '*' --config - --write-out '\n%{http_code}' "$@" "$endpoint$path"
 }
 
-# look PATH: 0 if the service has this notice, which is then in $answer.
+# look PATH returns 0 if the service has this notice, and stores the notice in $answer.
 look() {
 	header="X-aws-ec2-metadata-token: $token"
 	answer=$(get "$1")
@@ -71,7 +75,7 @@ look() {
 	[ "$status" = 200 ]
 }
 
-# say STATE TEXT: logs a change of the state once.
+# say STATE TEXT logs the text if the state has changed.
 say() {
 	[ "$state" = "$1" ] || echo "spot-watch.sh: $2" >&2
 	state=$1

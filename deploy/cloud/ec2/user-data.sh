@@ -1,16 +1,17 @@
 #!/bin/sh
-# Prints the user data (cloud-init) of an EC2 instance that trains, with the files of this folder.
+# Prints the user data (cloud-init) of an EC2 instance that trains. The user data contain the files of this folder.
 #
 #   RELEASE=https://… SHA256=… TRAIN_ARGUMENTS='-c configs/resnet50.toml …' deploy/cloud/ec2/user-data.sh >user-data.yaml
 #
-# RELEASE is the address of the archive of "make dist", for example a presigned address of S3, and SHA256 the hash of the
+# RELEASE is the address of the archive of "make dist", for example a presigned address of S3. SHA256 is the hash of the
 # archive (sha256sum). The instance repeats a download that fails.
+#
 # TOKEN_COMMAND is a command that prints the token of a run on several machines, such as:
 #   aws secretsmanager get-secret-value --secret-id hetero-token --query SecretString --output text
-# The token itself does not belong into user data, which every program of the instance can read.
-# The arguments of TRAIN_ARGUMENTS are separated by spaces, and systemd splits them. Quotes work as in a shell. A backslash
-# makes the next character an ordinary one, also within quotes: write \\ for a backslash.
-# docs/cloud.md explains this file.
+# User data must not contain the token itself, because every program of the instance can read them.
+#
+# systemd splits TRAIN_ARGUMENTS at spaces. Quotes work as in a shell. A backslash makes the next character an ordinary
+# one, also within quotes: write \\ for a backslash. docs/cloud.md explains this file.
 #
 # Exit codes: 0 the user data are printed; 2 a value cannot be used.
 set -eu
@@ -30,10 +31,10 @@ esac
 [ -n "${SHA256:-}" ] || refuse "SHA256: not set, want the output of sha256sum for the archive"
 [ -n "${TRAIN_ARGUMENTS:-}" ] || refuse "TRAIN_ARGUMENTS: not set, want the arguments of hetero-train train"
 TOKEN_COMMAND=${TOKEN_COMMAND:-}
-SHA256=${SHA256%% *} # without the name of the file
+SHA256=${SHA256%% *} # removes the name of the file, which sha256sum prints after the hash
 newline='
 '
-# one_line NAME TEXT: refuses characters that end a line of YAML, or that YAML forbids. LC_ALL=C matches bytes.
+# one_line NAME TEXT refuses characters that end a line of YAML, or that YAML forbids. LC_ALL=C matches bytes.
 broken=$(printf '[\001-\037\177]|\302[\200-\237]|\342\200[\250\251]')
 one_line() {
 	case $2 in
@@ -62,11 +63,11 @@ arguments_match "^($part)*\$" ||
 	printf '%s\n' 'user-data.sh: warning: TRAIN_ARGUMENTS: systemd removes a backslash within quotes: write \\ for each' >&2
 sh -nc "$TOKEN_COMMAND" 2>/dev/null || refuse "TOKEN_COMMAND: got a text with an error of syntax, want a command of a shell"
 
-# indented N FILE: the file, as a block of YAML.
+# indented N FILE prints the file as a block of YAML, indented by N spaces.
 indented() { sed "s/^\(.\)/$(printf "%$1s" '')\1/" "$2"; }
-# quoted TEXT: the text, as a word of a shell.
+# quoted TEXT prints the text as one word for a shell.
 quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; }
-# setting TEXT: the text, as a value of an EnvironmentFile of systemd.
+# setting TEXT prints the text as a value for systemd's EnvironmentFile.
 setting() { printf '"%s"' "$(printf %s "$1" | sed 's/[\\"`$]/\\&/g')"; }
 
 data=$(
@@ -124,7 +125,7 @@ runcmd:
   - [/opt/hetero-train/install.sh]
 END
 )
-most=16384 # bytes; a limit of EC2
+most=16384 # limit of EC2 for user data, in bytes
 size=$(printf '%s\n' "$data" | wc -c)
 [ "$size" -le $most ] ||
 	refuse "the user data have $((size)) bytes, and EC2 takes $most: shorten TRAIN_ARGUMENTS and TOKEN_COMMAND"

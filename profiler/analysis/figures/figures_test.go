@@ -19,8 +19,7 @@ import (
 
 var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// comparison returns a comparison of two policies with two ranks. All values are known except the fraction of the
-// oracle.
+// comparison returns a comparison of two policies with two ranks. Only the fraction of the oracle is unknown.
 func comparison(id string) *analysis.Comparison {
 	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32,
 		Devices: []string{"RTX 3060", "GTX 1650"}}
@@ -57,7 +56,7 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 			wanted = drawing.Palette[:2]
 		}
 		counts := colors(t, filepath.Join(dir, name+".png"))
-		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // black is the colour of axes and text
+		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // axes and text are black
 			if counts[c] < 50 {
 				t.Errorf("%s: %d pixels of %v, want at least 50", name, counts[c], c)
 			}
@@ -71,7 +70,7 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 			t.Errorf("%s has no title or caption", name)
 		}
 	}
-	// The fraction of the oracle is unknown, so it has no figure.
+	// The fraction of the oracle is unknown, so no figure shows it.
 	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step",
 		"loss_by_time", "shares"}
 	if !slices.Equal(names, want) {
@@ -104,7 +103,7 @@ func colors(t *testing.T, path string) map[color.RGBA]int {
 	return counts
 }
 
-// parsed returns the text of an SVG file, after checking that it is well-formed.
+// parsed returns the text of an SVG file. It fails the test if the file is not well-formed.
 func parsed(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -212,7 +211,7 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 	}
 }
 
-// Long labels would cover the curves, so the legend shows the names of the runs instead.
+// Long labels would cover the curves, so the legend must show the names of the runs instead.
 func TestLegendsWithLongLabelsHaveNames(t *testing.T) {
 	for value, want := range map[string][]string{
 		"warm": {"weather=warm", "b"}, "/a/long/path/to/the/weather.txt": {"a", "b"}} {

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// labels is a data set of three classes that consists of labels.
+// labels is a data set of three classes whose samples are only labels.
 type labels struct {
 	data.Dataset
 	list []int
@@ -27,12 +27,12 @@ func (l labels) Label(i int) int   { return l.list[i] }
 func TestWeightsOfClasses(t *testing.T) {
 	for _, c := range []struct {
 		texts   []string
-		set     string // another setting
+		set     string // another setting of the run
 		want    []float64
 		refused string
 	}{
 		{texts: nil},
-		{texts: []string{"balanced"}, want: []float64{4.0 / 2, 4.0 / 6, 1}}, // 4 samples, 2 classes with samples
+		{texts: []string{"balanced"}, want: []float64{4.0 / 2, 4.0 / 6, 1}}, // 4 samples; 2 classes have samples
 		{texts: []string{"b=c=3"}, want: []float64{1, 3, 1}},
 		{texts: []string{"a=0.5", "b=c=0"}, want: []float64{0.5, 0, 1}},
 		{texts: []string{"balanced", "a=2"}, refused: `got "balanced", want ["balanced"] or NAME=WEIGHT`},
@@ -69,12 +69,12 @@ func TestWeightsOfClasses(t *testing.T) {
 
 func TestWeightsThatAreInfiniteInF16AreRefused(t *testing.T) {
 	for _, c := range []struct {
-		types   []tensor.DType // of the ranks
+		types   []tensor.DType // precisions of the ranks
 		weight  float64
 		refused bool
 	}{
 		{[]tensor.DType{tensor.F16}, 65504, false},
-		{[]tensor.DType{tensor.F16}, 65520, true}, // rounds to infinity
+		{[]tensor.DType{tensor.F16}, 65520, true}, // rounds to infinity in f16
 		{[]tensor.DType{tensor.F32, tensor.F16}, 1e6, true},
 		{[]tensor.DType{tensor.BF16, tensor.F32}, 1e6, false},
 	} {

@@ -10,13 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// If only the result of the earlier run exists, the comparison uses the element type of the earlier run's rank 0.
+// If only the result of an earlier run exists, the comparison must use the precision of that run's rank 0.
 func TestAResultOfSeveralTypes(t *testing.T) {
 	cfg, err := config.Parse("run.toml", nil, parts.BuiltinCatalog)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Train.Precision = "bf16" // a fixed type; with "auto", another type does not count as a change
+	cfg.Train.Precision = "bf16" // with a fixed precision, another one is a change; with "auto", it is not
 	r := New(cfg, session.Options{Env: session.Environment{Catalog: parts.BuiltinCatalog},
 		Log: slog.New(slog.DiscardHandler)})
 	r.Learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// classes is a data set with these classes.
+// classes is a data set with these names of classes.
 type classes []string
 
 func (classes) Len() int                        { return 0 }
@@ -61,7 +61,8 @@ func TestResumedClassifiersKeepTheMeaningOfTheirOutputs(t *testing.T) {
 	}
 }
 
-// Evaluations on the old data are not comparable with evaluations on the new data.
+// After a change of data, the resumed run must forget earlier evaluations: they are not comparable with evaluations on
+// the new data.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 	r := New(nil, session.Options{})
 	r.Data = &parts.Opened{Name: "cifar10", Splits: data.Splits{Train: classes{}}}

@@ -10,8 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// TestRanksMayServeAndReportDifferently: only one rank has the dashboard, the metrics of all ranks, or a tracking
-// server.
+// Only one rank may have the dashboard, the metrics of all ranks, or a tracking server.
 func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	cfg, err := config.Parse("defaults", nil, parts.BuiltinCatalog)
 	if err != nil {
@@ -34,8 +33,8 @@ func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	}
 }
 
-// A data set of another module may not provide names or stored bytes of its samples. Ranks then compare the digest that
-// the data set provides.
+// A data set of another module may lack names and stored bytes of its samples. Ranks then compare the digest that the
+// data set provides.
 func TestRanksCompareTheDigestOfADataSetWithoutNames(t *testing.T) {
 	r := &Run{Data: &parts.Opened{Splits: data.Splits{Fingerprint: "digest"}}}
 	if got := r.fingerprint(); got != `, fingerprint "digest"` {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// picturesIn writes tiny images of two classes into each folder. side is the width and height in pixels.
+// picturesIn writes tiny images of two classes into each folder. side is their width and height in pixels.
 func picturesIn(t *testing.T, side int, folders ...string) {
 	t.Helper()
 	for _, folder := range folders {

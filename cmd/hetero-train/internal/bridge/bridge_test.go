@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// TestTranscript reads the messages of a PyTorch rank as the package hetero_train wrote them, and compares their values
-// with the golden file.
+// TestTranscript reads recorded messages of a PyTorch rank, which the Python package hetero_train wrote. It compares
+// their values with the golden file.
 func TestTranscript(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "rank_0.jsonl"))
 	if err != nil {
@@ -114,7 +114,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestIncompleteLineIsTheEnd checks that an incomplete line, from a program that died while writing, is not a message.
+// If a program dies while it writes, its last line is incomplete. Such a line must not count as a message.
 func TestIncompleteLineIsTheEnd(t *testing.T) {
 	conn := Open(strings.NewReader(`{"type":"end","step":1}`), io.Discard)
 	if _, err := conn.Next(context.Background()); !errors.Is(err, io.EOF) {
@@ -138,7 +138,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if s, ok := m.(*Steps); ok { // its lists have one value per rank
+		if s, ok := m.(*Steps); ok { // the lists of this message have one value per rank
 			for i := range s.Steps {
 				if len(s.Steps[i].Samples) != len(s.Steps[0].Samples) ||
 					len(s.Steps[i].Hidden) != len(s.Steps[0].Samples) {

@@ -29,7 +29,7 @@ func TestArgumentsThatNameRuns(t *testing.T) {
 		{"first", "other", "other/first", ""},
 		{"experiments/first", "", "experiments/first", ""},
 		{"elsewhere", "", "elsewhere", ""},
-		{"weights.safetensors", "", "weights.safetensors", ""}, // a file in the folder of runs is not a run
+		{"weights.safetensors", "", "weights.safetensors", ""}, // a file in the folder of runs does not count as a run
 		{"linked", "", "experiments/linked", ""},
 		{"./both", "", "./both", ""},
 		{"", "", "", ""},

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// The error of a failure near the limit of addresses states the limit, the addresses in use, and how to continue.
+// If an allocation fails near the limit of the address space, the error must state the limit, the addresses in use, and
+// how to continue.
 func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
 	const mib = 1 << 20
 	full := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 390 * mib}
@@ -48,7 +49,7 @@ func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
 	}
 }
 
-// A process is refused at its start if a byte is missing for its threads and heaps, or for its libraries.
+// A process must be refused at its start if one byte of address space is missing for its threads, heaps or libraries.
 func TestThreadsAndHeapsNeedAddresses(t *testing.T) {
 	const mib = 1 << 20
 	a := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 200 * mib, Later: 200 * mib}
@@ -66,7 +67,7 @@ func TestThreadsAndHeapsNeedAddresses(t *testing.T) {
 		}
 	}
 	check(a, 14, "up to 14 threads, heaps and native libraries need about 200.0 MiB more", "ulimit -d 507905")
-	a.Held, a.Later = 304*mib, 10*mib // small stacks
+	a.Held, a.Later = 304*mib, 10*mib // with small stacks
 	check(a, 14, "native libraries need about 96.0 MiB more", "ulimit -d 507905")
 	a.Later = 0
 	check(a, 0, "start; threads, heaps and native libraries need about 96.0 MiB more")

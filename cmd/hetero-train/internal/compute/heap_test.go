@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/memory"
 )
 
-// The settings of the user apply as long as the account of the rank permits.
+// The user's settings must apply as long as the rank's account of memory permits.
 func TestTheAccountLimitsTheHeap(t *testing.T) {
 	native, err := null.New(null.Model{})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestTheAccountLimitsTheHeap(t *testing.T) {
 		growth      int   // GOGC
 		most        int64 // GOMEMLIMIT
 		limit       memory.Limit
-		held        int // GOGC while the rank is measured
+		held        int // GOGC during the measurement of the rank
 		wantGrowth  int
 		wantLimit   int64
 		warns       string // parts of the warnings, separated by spaces
@@ -80,7 +80,8 @@ func TestTheAccountLimitsTheHeap(t *testing.T) {
 	}
 }
 
-// The garbage that an account contains does not depend on GOGC, if this permits more than the default.
+// An account contains garbage of Go's heap. If GOGC is above the default, the garbage in the account must not depend on
+// it.
 func TestGarbageDoesNotDependOnALargeGOGC(t *testing.T) {
 	percent := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(percent)

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Go's runtime gets the memory that remains after native memory. The reference device allocates on Go's heap.
+// Go's runtime gets the memory that native memory leaves. The reference device allocates on Go's heap.
 func TestGoGetsWhatRemains(t *testing.T) {
 	native, err := null.New(null.Model{})
 	if err != nil {
@@ -45,7 +45,7 @@ func TestGoGetsWhatRemains(t *testing.T) {
 	}
 }
 
-// Two containers of a machine may have processes with the same number. Ranks on other machines do not count.
+// Two containers of a machine may contain processes with the same process id. Ranks on other machines do not count.
 func TestRanksOfOtherNamespacesAreHidden(t *testing.T) {
 	members := []rendezvous.Member{{Host: "a", PID: 7}, {Host: "a", PID: 7}, {Host: "a", PID: 9}, {Host: "b", PID: 11}}
 	for _, c := range []struct {

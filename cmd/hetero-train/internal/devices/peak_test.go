@@ -9,7 +9,7 @@ import (
 func TestAShareOfPeakIsNeverAboveOne(t *testing.T) {
 	for _, c := range []struct {
 		name          string
-		reached, peak float64 // speeds, FLOP/s
+		reached, peak float64 // in FLOP/s
 		want          float64
 		known         bool
 	}{

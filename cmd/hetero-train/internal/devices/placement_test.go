@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// By default each rank uses the device with the rank's number on the machine. Two ranks use the same device only with
-// device.share_gpu.
+// By default, each rank uses the device whose number is the rank's number on the machine. Only device.share_gpu allows
+// two ranks to use the same device.
 func TestRanksTakeTheirOwnDevice(t *testing.T) {
 	for _, c := range []struct {
 		index, local, count int
@@ -18,7 +18,7 @@ func TestRanksTakeTheirOwnDevice(t *testing.T) {
 	}{
 		{index: -1, local: 0, count: 2, want: 0},
 		{index: -1, local: 1, count: 2, want: 1},
-		{index: -1, local: 1, count: 1, want: 0}, // the launcher shows each rank only its own GPU
+		{index: -1, local: 1, count: 1, want: 0}, // the launcher makes only its own GPU visible to each rank
 		{index: -1, local: -1, count: 1, want: 0},
 		{index: -1, local: 2, count: 2, err: "rank 2 of this machine needs its own device cuda, but the machine has 2: start fewer ranks (parallel.ranks), or set device.share_gpu = true"},
 		{index: -1, local: 5, count: 2, share: true, want: 1},

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// On a cluster with one machine, the only agent sees the whole cluster and takes the actions of the policy alone.
+// On a cluster of one machine, the only agent sees the whole cluster, and must take the same actions as the policy
+// alone.
 func TestOneAgentIsThePolicyAlone(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
@@ -50,12 +51,12 @@ func TestOneAgentIsThePolicyAlone(t *testing.T) {
 	}
 }
 
-// For a job that fits on no machine, an agent takes free GPUs of the same type on other machines, too.
+// If a job fits on no machine, an agent must start it on free GPUs of one type on its own and other machines.
 func TestAnAgentStartsAGangOnSeveralMachines(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
 		workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
-	const images = 2 // a kind that runs on several machines
+	const images = 2 // number of a kind that runs on several machines
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
 		{Name: "gang", Kind: images, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1}}}
 	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
@@ -75,8 +76,8 @@ func TestAnAgentStartsAGangOnSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestAgentsAtAThousandGPUs prints the completion times with agents for docs/benchmarks/scheduling.md. It checks that
-// jobs under agents need less time than under the network alone that sees the whole cluster.
+// TestAgentsAtAThousandGPUs prints the completion times with agents for docs/benchmarks/scheduling.md. Jobs must need
+// less time under agents than under one network that sees the whole cluster.
 func TestAgentsAtAThousandGPUs(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
@@ -133,7 +134,7 @@ func TestAgentsAtAThousandGPUs(t *testing.T) {
 			ratio += math.Log(seconds["agents"]/seconds["alone"]) / float64(lists)
 		}
 		t.Logf("load %v: completion time of agents relative to the network alone: %.3f", load, math.Exp(ratio))
-		if math.Exp(ratio) > 0.95 { // measured: 0.90 and 0.89; another compiler or processor changes single decisions
+		if math.Exp(ratio) > 0.95 { // measured: 0.90 and 0.89; other compilers or processors change single decisions
 			t.Errorf("load %v: completion time of agents relative to the network alone: got %.3f, want at most 0.95",
 				load, math.Exp(ratio))
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// A policy alone never follows gang: it takes the action with the largest value even in states with more jobs than the
-// training and with more than maxIdle free GPUs, moves no job, and does not run jobs that need several types.
+// A policy alone must never follow gang. It must take the action with the largest value, also in states with more jobs
+// than in training and with more than maxIdle free GPUs. It must move no job, and must not run jobs that need several
+// types.
 func TestPolicyAloneNeverFollowsTheBaseline(t *testing.T) {
 	p := smallProblem()
 	p.Caution = 0.5
@@ -53,7 +54,7 @@ func TestPolicyAloneNeverFollowsTheBaseline(t *testing.T) {
 		t.Errorf("a job of 12 GPUs: got %v, want a SeveralTypesError", err)
 	}
 
-	// A network that was trained alone is the same policy with and without SetAlone.
+	// For a network that was trained alone, SetAlone must change nothing.
 	o := tinyOptions()
 	p.SetAlone()
 	dir = trained(t, o, p)

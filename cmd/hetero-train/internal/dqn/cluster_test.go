@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// The rewards of an episode sum to the completion times and the idle GPU times, and shaping changes the sum by a
-// constant that depends only on the jobs.
+// The rewards of an episode must sum to the completion times and the idle GPU times. Shaping must change the sum only
+// by a constant that depends on the jobs.
 func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(30) {
@@ -54,13 +54,13 @@ func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 	}
 }
 
-// A gang that fits on one machine starts there, even if other machines have fewer free GPUs.
+// A gang that fits on one machine must start there, even if other machines have fewer free GPUs.
 func TestGangStaysOnOneMachine(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9},
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 8, CPUs: 64, Memory: 1 << 40, Network: 1e9})
-	kind := 2 // image classification, which runs on up to 8 GPUs
+	kind := 2 // number of the kind for image classification, which runs on up to 8 GPUs
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
 		{Name: "gang", Kind: kind, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1},
 		{Name: "pair", Kind: kind, Work: 1000, GPUs: 2, CPUs: 1, Memory: 1}}}
@@ -83,8 +83,8 @@ func TestGangStaysOnOneMachine(t *testing.T) {
 	}
 }
 
-// A gang that runs only over several machines starts on two, although each has enough GPUs, and does not start if only
-// one has free GPUs.
+// A gang that runs only over several machines must start on two machines, although each has enough GPUs. It must not
+// start if only one machine has free GPUs.
 func TestGangThatMustSpanMachines(t *testing.T) {
 	setup := &workload.Setup{
 		Cluster: workload.NewCluster([]scheduler.GPUType{{Name: "one", Memory: 1, Bandwidth: 1, Compute: 1}},
@@ -124,7 +124,7 @@ func TestGangThatMustSpanMachines(t *testing.T) {
 	}
 }
 
-// observed returns the observation of the first state of jobs on a cluster.
+// observed returns the observation of the first state of a cluster with jobs.
 func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation,
 	*simulate.Sim) {
 	t.Helper()
@@ -136,7 +136,7 @@ func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Work
 	return n, o, sim
 }
 
-// BenchmarkEnvironment measures steps with random actions: decision, simulator and observation.
+// BenchmarkEnvironment measures steps with random actions: decision, simulation and observation.
 func BenchmarkEnvironment(b *testing.B) {
 	envs, err := NewEnvironments(1, DefaultProblem(), Source{Setup: workload.Default()})
 	if err != nil {

@@ -34,7 +34,7 @@ func referenceDevice(t testing.TB) device.Device {
 	return dev
 }
 
-// closed closes a device at the end of the test, and requires that nothing is left allocated.
+// closed closes a device at the end of the test. It fails the test if memory of the device is still allocated.
 func closed(t testing.TB, dev device.Device) {
 	t.Cleanup(func() {
 		if have, _ := dev.Memory(); have != 0 {
@@ -95,7 +95,7 @@ func weights(t testing.TB, l *Learner) []byte {
 	return out
 }
 
-// smallOptions are options for problems that are learnt in seconds.
+// smallOptions returns options for problems that a learner learns in seconds.
 func smallOptions() Options {
 	o := Defaults()
 	o.Network = Network{Filters: 4, Hidden: 128, Pair: 32}
@@ -104,7 +104,7 @@ func smallOptions() Options {
 	return o
 }
 
-// tinyOptions are options for tests of a few updates.
+// tinyOptions returns options for tests of a few updates.
 func tinyOptions() Options {
 	o := smallOptions()
 	o.Network = Network{Filters: 2, Hidden: 8, Pair: 4}
@@ -124,7 +124,7 @@ func singlePass(t *testing.T, l *Learner) *pass {
 }
 
 // play runs one episode with the best actions of the network, and returns the sum of its rewards. single is a pass for
-// one state. env must not be one of the learner's environments.
+// one state. env must not be an environment that the learner uses.
 func play(l *Learner, single *pass, env Environment, seed uint64) (sum float64, err error) {
 	if err := env.Reset(seed); err != nil {
 		return 0, err
@@ -146,8 +146,8 @@ func play(l *Learner, single *pass, env Environment, seed uint64) (sum float64, 
 	}
 }
 
-// The learner schedules 4 jobs on 2 GPUs of different speed. Over 300 instances, the sum of the costs is within 1 % of
-// the optimum of dynamic programming.
+// The learner schedules 4 jobs on 2 GPUs of different speed. Over 300 problems, the sum of its costs must be within 1 %
+// of the optimum, which dynamic programming finds.
 func TestLearnerFindsTheOptimumOfDynamicProgramming(t *testing.T) {
 	o := smallOptions()
 	const episodes = 40000
@@ -178,8 +178,8 @@ func TestLearnerFindsTheOptimumOfDynamicProgramming(t *testing.T) {
 	}
 }
 
-// A training run that stops, is saved and resumes is bit-equal to an uninterrupted one, even with another number of
-// workers.
+// Training that stops, is saved and resumes must give the same bits as uninterrupted training, even with another number
+// of workers.
 func TestResumedTrainingIsBitEqual(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"plain":         func(o *Options) { o.Double, o.Prioritised = false, false },
@@ -225,7 +225,7 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 				t.Errorf("progress: got %+v, want %+v", got, progress)
 			}
 
-			// Another problem is refused.
+			// Resume must refuse another problem.
 			if _, err := Resume(context.Background(), referenceDevice(t), c, 1, twoProblems(o.Environments, 4),
 				nil); err == nil || !strings.Contains(err.Error(), "shape") {
 				t.Errorf("resuming with another shape: got %v, want an error about the shape", err)
@@ -234,7 +234,7 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 	}
 }
 
-// A cancelled context stops after a round, without an error.
+// If its context is canceled, Run must stop after the current round, without an error.
 func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	o := tinyOptions()
 	l := open(t, referenceDevice(t), o, 3)
@@ -252,18 +252,19 @@ func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-// The rate covers all calls of Run together, so the estimate does not jump if a caller interrupts training to save it.
+// A caller may interrupt training to save it. The rate must cover all calls of Run together, so that the estimate of
+// the remaining time does not jump.
 func TestRateIsThatOfAllRuns(t *testing.T) {
 	l := open(t, referenceDevice(t), tinyOptions(), 3)
 	defer end(t, l)
 	seconds := 0
 	now := func() time.Duration { return time.Duration(seconds) * time.Second }
-	report := func(Progress) { seconds += 2 } // after the estimate of a round
+	report := func(Progress) { seconds += 2 } // time passes after the estimate of a round
 	for _, episodes := range []int64{20, 40} {
 		if err := l.Run(context.Background(), episodes, now, report); err != nil {
 			t.Fatal(err)
 		}
-		seconds += 1000 // between two calls
+		seconds += 1000 // time passes between two calls
 	}
 	p := l.Progress()
 	rounds := p.Decisions / int64(l.options.Environments)
@@ -272,7 +273,7 @@ func TestRateIsThatOfAllRuns(t *testing.T) {
 	}
 }
 
-// Only the chosen action has a gradient, and targets use possible actions only.
+// Only the value of the chosen action may have a gradient, and targets must use possible actions only.
 func TestLossConcernsOnlyTheChosenAction(t *testing.T) {
 	o := tinyOptions()
 	o.Warm, o.Replay = 64, 64
@@ -307,7 +308,7 @@ func TestLossConcernsOnlyTheChosenAction(t *testing.T) {
 	}
 }
 
-// Environments receive only possible actions, in training and in Play.
+// Environments must receive only possible actions, in training and in Play.
 func TestActionsArePossible(t *testing.T) {
 	o := tinyOptions()
 	var envs []Environment
@@ -325,7 +326,7 @@ func TestActionsArePossible(t *testing.T) {
 	}
 }
 
-// strict fails the test if it receives an impossible action.
+// strict is an environment that fails the test if it receives an impossible action.
 type strict struct {
 	twoGPUs
 	t *testing.T
@@ -388,7 +389,7 @@ func TestLossThatIsNotFinite(t *testing.T) {
 	}
 }
 
-// A curve keeps its first and latest parts at equal distances, in a bounded number of points.
+// A curve must keep its first part and its latest part at equal distances, in a bounded number of points.
 func TestCurveIsBounded(t *testing.T) {
 	var c curve
 	for episodes := range int64(100000) {
@@ -409,8 +410,8 @@ func TestCurveIsBounded(t *testing.T) {
 // changed is twoGPUs with other rewards, or with other observations.
 type changed struct {
 	twoGPUs
-	factor float64 // of the rewards
-	shift  float32 // of the first fact
+	factor float64 // factor on the rewards
+	shift  float32 // shift of the first fact of observations
 }
 
 func (c *changed) Observe(o *Observation) {
@@ -432,8 +433,8 @@ func changedProblems(n int, factor float64, shift float32) []Environment {
 	return out
 }
 
-// A checkpoint contains the actions of the replay memory instead of its states. Resuming repeats the actions. It
-// returns an error for another environment, and stops when the context ends.
+// A checkpoint contains the actions of the replay memory instead of its states, and resuming repeats these actions.
+// Resuming must return an error for another environment, and must stop when the context ends.
 func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 	o := tinyOptions()
 	l := open(t, referenceDevice(t), o, 3)
@@ -480,7 +481,7 @@ func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 	end(t, same)
 }
 
-// A reward that is finite, but too large for the replay memory, is an error.
+// A finite reward that is too large for single precision, the type of the replay memory, must be an error.
 func TestRewardsThatSinglePrecisionCannotHold(t *testing.T) {
 	o := tinyOptions()
 	l, err := NewLearner(referenceDevice(t), o, 1, changedProblems(o.Environments, 1e300, 0))

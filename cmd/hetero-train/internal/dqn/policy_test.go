@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// smallProblem has small observations, for the reference device.
+// smallProblem returns a problem with small observations, for the reference device.
 func smallProblem() Problem {
 	p := DefaultProblem()
 	p.Encoding.Oldest, p.Encoding.Shortest, p.Caution = 1, 2, 0
@@ -40,7 +40,7 @@ func learnerOf(t testing.TB, dev device.Device, o Options, p Problem) *Learner {
 	return l
 }
 
-// checkpointOf returns the folder of a checkpoint of a learner.
+// checkpointOf saves a checkpoint of a learner, and returns its folder.
 func checkpointOf(t *testing.T, l *Learner, problem json.RawMessage) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func checkpointOf(t *testing.T, l *Learner, problem json.RawMessage) string {
 	return dir
 }
 
-// trained returns the folder of a checkpoint of a learner that has trained for a few episodes of a problem.
+// trained returns the folder of a checkpoint of a learner that was trained on a problem for a few episodes.
 func trained(t *testing.T, o Options, p Problem) string {
 	t.Helper()
 	l := learnerOf(t, referenceDevice(t), o, p)
@@ -80,8 +80,8 @@ func latest(t *testing.T, dir string) *checkpoint.Checkpoint {
 	return c
 }
 
-// A network from a checkpoint schedules all jobs on the cluster that it was trained on, and on changed ones: with fewer
-// GPUs, with another machine of an unknown type, and with GPUs that fail. Equal inputs give equal results.
+// A network from a checkpoint must schedule all jobs on the cluster of its training and on changed ones: with fewer
+// GPUs, with another machine of an unknown type, and with GPUs that fail. Equal inputs must give equal results.
 func TestPolicyWorksOnChangedClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Ingested = "srf", 256, true
@@ -161,7 +161,7 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 
 }
 
-// opened opens the policy of the newest checkpoint of a folder, and closes it when the test ends.
+// opened opens the policy of the newest checkpoint in a folder, and closes it at the end of the test.
 func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
 	t.Helper()
 	policy, err := OpenPolicy(referenceDevice(t), latest(t, dir), o)
@@ -176,8 +176,8 @@ func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
 	return policy
 }
 
-// With an infinite margin, a policy with any weights equals its baseline, even on random clusters, and even if moves of
-// jobs are forbidden.
+// With an infinite margin, a policy must equal its baseline, independent of its weights. This must also hold on random
+// clusters, and if jobs may not move.
 func TestEndlessCautionIsTheBaseline(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice = "gang"
@@ -203,7 +203,7 @@ func endlessCaution(t *testing.T, dir string, keep bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		margins := 0 // reasons that name the margin
+		margins := 0 // number of reasons that name the margin
 		finish := func(p scheduler.Policy) (at []float64) {
 			r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 			if err != nil {
@@ -235,14 +235,15 @@ func endlessCaution(t *testing.T, dir string, keep bool) {
 	}
 }
 
-// twin calls gang in each state with waiting jobs, and compares its action with that of the policy.
+// twin is a policy that calls gang in each state with waiting jobs, and compares its action with that of the policy
+// dqn.
 type twin struct {
 	*Policy
 	gang    scheduler.Policy
 	t       *testing.T
 	limit   int // largest number of jobs in training
-	beyond  int // states with more jobs
-	differs int // other states in which the actions differ
+	beyond  int // number of states with more jobs than limit
+	differs int // number of other states in which the actions differ
 }
 
 func (w *twin) Reset(c *scheduler.Cluster, work *scheduler.Workload, s scheduler.Speeds) error {
@@ -270,11 +271,11 @@ func (w *twin) Decide(s *scheduler.State) scheduler.Action {
 	return got
 }
 
-// In states with more jobs than occurred in training, the policy equals its baseline.
+// In states with more jobs than in training, the policy must follow its baseline.
 func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
 	if got := policy.Trained().Jobs; got < 4 || got > 24 {
-		// an episode has 12 jobs for each 16 GPUs, and at most 32 GPUs
+		// An episode has 12 jobs for each 16 GPUs, and clusters have at most 32 GPUs.
 		t.Errorf("largest number of jobs of the training: got %d, want 4 to 24", got)
 	}
 	gang, err := scheduler.New("gang", scheduler.Options{})
@@ -302,8 +303,8 @@ func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 	}
 }
 
-// Placements of a policy, and of an environment, have the efficiency that follows from the speeds, even if no job waits
-// when a job ends.
+// The efficiency of placements must be the one that follows from the speeds, for a policy and for an environment. This
+// must also hold if no job waits when a job ends.
 func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Share = "srf", 256, false
@@ -315,7 +316,7 @@ func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 		placements, checked := a.Placements(), 0
 		for _, p := range placements {
 			kind := slices.IndexFunc(setup.Kinds, func(k scheduler.Kind) bool { return k.Name == p.Job.Kind })
-			if p.Job.GPUs > 1 { // a gang on several machines is slower
+			if p.Job.GPUs > 1 { // a gang is slower on several machines
 				continue
 			}
 			best := 0.0
@@ -357,7 +358,7 @@ func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 	check("environment", env.encoder.affinity)
 }
 
-// A checkpoint whose weights belong to another network is refused.
+// The policy must refuse a checkpoint whose weights belong to another network.
 func TestPolicyRefusesOtherNetworks(t *testing.T) {
 	c := latest(t, trained(t, tinyOptions(), smallProblem()))
 	for name, change := range map[string]func(*saved){
@@ -431,7 +432,7 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 	}
 }
 
-// The environment of the simulator also resumes to a bit-equal state: it repeats the actions of its episode.
+// The simulator's environment must also resume to the same bits: it repeats the actions of its episode.
 func TestResumedClusterIsBitEqual(t *testing.T) {
 	o, p := tinyOptions(), smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, o.Imitate = "srf", 256, 3
@@ -459,9 +460,10 @@ func TestResumedClusterIsBitEqual(t *testing.T) {
 	}
 }
 
-// The built-in network loads, and schedules better than its baseline gang. On workloads of the default cluster that it
-// was not trained on, the mean completion time is at least 8 % shorter. On clusters that it was not trained on, the
-// ratio to gang is at most 1 and 1.05. A network with random weights follows gang, or is worse than gang.
+// The built-in network must load, and must schedule better than its baseline gang. On other workloads of the default
+// cluster than those of its training, the mean completion time must be at least 8 % shorter.
+// On clusters outside its training, the ratio of the mean completion times to those of gang must be at most 1 and 1.05.
+// A network with random weights must follow gang, or be worse than gang.
 func TestTrainedNetwork(t *testing.T) {
 	dev := cpuDevice(t)
 	trained, err := OpenTrained(dev, scheduler.Options{})
@@ -490,7 +492,7 @@ func TestTrainedNetwork(t *testing.T) {
 		name  string
 		setup func(seed uint64) *workload.Setup
 		seeds uint64
-		most  float64 // ratio to gang
+		most  float64 // largest ratio of the completion time to that of gang
 	}{
 		{"default cluster", func(uint64) *workload.Setup { return workload.Default() }, 6, 0.92},
 		{"one Volta machine less", func(uint64) *workload.Setup { return less }, 6, 1},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The tree draws items in proportion to their weights, and never an item of weight 0.
+// The tree must draw items in proportion to their weights, and never an item of weight 0.
 func TestSumTreeDrawsInProportionToWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, items := range []int{1, 2, 3, 7, 64, 100} {
@@ -24,7 +24,7 @@ func TestSumTreeDrawsInProportionToWeights(t *testing.T) {
 		if tree.total() != sum {
 			t.Fatalf("%d items: total %v, want %v", items, tree.total(), sum)
 		}
-		// The items cover [0, sum) in their order, each with the length of its weight.
+		// The items cover [0, sum) in their order. The length of each is its weight.
 		at := 0.0
 		for i, w := range weights {
 			for _, inside := range []float64{0, 0.5, 0.999} {
@@ -40,7 +40,7 @@ func TestSumTreeDrawsInProportionToWeights(t *testing.T) {
 	}
 }
 
-// The memory returns the transitions that were written, with sums of rewards that stop at the end of an episode.
+// The memory must return the transitions that were written. The sums of rewards must stop at the end of an episode.
 func TestReplayReturnsWhatWasWritten(t *testing.T) {
 	shape := Shape{Channels: Weights, Rows: 1, Slots: 1, Facts: 1, Jobs: 1, Ways: 1, Pair: 1}
 	for _, prioritised := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// busyState returns a state of the default cluster, whose machines are in the given order, in which jobs run on three
-// machines and others wait. order[m] is the place of machine m of the default cluster.
+// busyState returns a state of the default cluster in which jobs run on three machines and others wait. order[m] is the
+// new position of machine m.
 func busyState(t *testing.T, order [4]int) (*workload.Setup, *scheduler.Workload, *scheduler.State) {
 	t.Helper()
 	setup := workload.Default()
@@ -34,7 +34,8 @@ func busyState(t *testing.T, order [4]int) (*workload.Setup, *scheduler.Workload
 	if err != nil {
 		t.Fatal(err)
 	}
-	for job, at := range [][]int{{0, 1}, {0, 2, 3}, {3, 0}, {2, 1, 2}} { // machine, and GPUs on it
+	// Machine of the job, and its GPUs on this machine.
+	for job, at := range [][]int{{0, 1}, {0, 2, 3}, {3, 0}, {2, 1, 2}} {
 		a := scheduler.Action{Verb: scheduler.Start, Job: job}
 		for _, k := range at[1:] {
 			a.GPUs = append(a.GPUs, 4*order[at[0]]+k)
@@ -81,8 +82,8 @@ func encoded(t *testing.T, e Encoding, rows, slots int, setup *workload.Setup, w
 	return n, o
 }
 
-// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has
-// at least the given numbers of rows and slots.
+// valuesOf returns the values of a state's actions, with the encoder and the observation that produced them. The
+// observation has at least the given numbers of rows and slots.
 func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload,
 	s *scheduler.State) ([]float32, *encoder, *Observation) {
 	t.Helper()
@@ -105,8 +106,8 @@ func allFacts() Encoding {
 	return e
 }
 
-// If the machines of a cluster are in another order, each action has the same value, and the policy takes the same
-// action.
+// If the machines of a cluster are in another order, each action must have the same value, and the policy must take the
+// same action.
 func TestOrderOfMachinesHasNoEffect(t *testing.T) {
 	e := allFacts()
 	net := freshNet(t, e)
@@ -126,7 +127,7 @@ func TestOrderOfMachinesHasNoEffect(t *testing.T) {
 		if ok != permuted.Mask[to(action)] {
 			t.Errorf("action %d: got possible %v, want %v", action, permuted.Mask[to(action)], ok)
 		}
-		if math.Abs(float64(got[to(action)]-want[action])) > 1e-5 { // sums in another order
+		if math.Abs(float64(got[to(action)]-want[action])) > 1e-5 { // tolerance: sums are in another order
 			t.Errorf("action %d: got value %v, want %v", action, got[to(action)], want[action])
 		}
 		if ok {
@@ -142,8 +143,8 @@ func TestOrderOfMachinesHasNoEffect(t *testing.T) {
 	}
 }
 
-// Empty rows and slots have no effect on the values: a network that was trained on observations with rows for a large
-// cluster makes the same decisions without these rows.
+// Empty rows and slots must not change the values. A network that was trained on observations with rows for a large
+// cluster then makes the same decisions without these rows.
 func TestEmptyRowsAndSlotsHaveNoEffect(t *testing.T) {
 	e := allFacts()
 	net := freshNet(t, e)
@@ -166,7 +167,7 @@ func TestEmptyRowsAndSlotsHaveNoEffect(t *testing.T) {
 	}
 }
 
-// If all times are in another unit, the observation is the same.
+// If all times are in another unit, the observation must be the same.
 func TestUnitOfTimeHasNoEffect(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
 	_, _, want := valuesOf(t, freshNet(t, DefaultEncoding()), DefaultEncoding(), 1, 1, setup, w, s)
@@ -186,8 +187,8 @@ func TestUnitOfTimeHasNoEffect(t *testing.T) {
 	}
 }
 
-// A network schedules all jobs on clusters that it has never seen: many machines, large ones, several types on a
-// machine.
+// A network must schedule all jobs on clusters outside its training: with many machines, with large machines, and with
+// several types on a machine.
 func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Ingested = "gang", true
@@ -195,7 +196,7 @@ func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 	types := workload.Default().Cluster.Types
 	both := workload.NewCluster(types, workload.MachineSpec{Count: 2, Type: workload.Volta, GPUs: 4, CPUs: 64,
 		Memory: 1 << 40, Network: 1e9})
-	for _, gpu := range []int{1, 2, 6} { // two types on each machine, not one after the other
+	for _, gpu := range []int{1, 2, 6} { // the two types alternate on each machine
 		both.GPUs[gpu].Type = workload.Radeon
 	}
 	for name, setup := range map[string]*workload.Setup{
@@ -235,13 +236,14 @@ func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 	}
 }
 
-// The baseline places a job that needs GPUs of several types. Without a baseline, the job is an error with a type.
+// The baseline must place a job that needs GPUs of several types. Without a baseline, such a job must cause an error of
+// a specific type.
 func TestJobsThatNeedSeveralTypes(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9},
 		workload.MachineSpec{Count: 1, Type: workload.Turing, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9})
-	const images = 2 // a kind that runs on GPUs of several types
+	const images = 2 // number of a kind that runs on GPUs of several types
 	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
 		{Name: "small", Kind: images, Work: 1000, GPUs: 1, CPUs: 1, Memory: 1},
 		{Name: "mixed", Kind: images, Work: 1000, GPUs: 4, CPUs: 1, Memory: 1},
@@ -269,7 +271,7 @@ func TestJobsThatNeedSeveralTypes(t *testing.T) {
 	}
 }
 
-// The facts of package features about a GPU are in the same slot as the other facts about it.
+// Facts of package features about a GPU must be in the same slot as the other facts about it.
 func TestFactsOfAGPUShareASlot(t *testing.T) {
 	e := allFacts()
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
@@ -290,7 +292,7 @@ func TestFactsOfAGPUShareASlot(t *testing.T) {
 	}
 }
 
-// The facts of package features about a job are in the pairs of the actions that start this job.
+// Facts of package features about a job must be in the pairs of the actions that start this job.
 func TestFactsOfAJobAreInItsPairs(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
 	n, o := encoded(t, allFacts(), 0, 0, setup, w, s)
@@ -319,7 +321,7 @@ func TestFactsOfAJobAreInItsPairs(t *testing.T) {
 	check(n.shape.triples(), n.advice.Job)
 }
 
-// A network that never saw measurements of GPUs in its training does not see them later.
+// If the training of a network had no measurements of GPUs, its observations must not contain them later.
 func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
 	for gpu := range setup.Cluster.GPUs {
@@ -343,7 +345,7 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 	}
 }
 
-// without are speeds of a workload in which no GPU runs one kind.
+// without contains the speeds of a workload, but no GPU runs one of the kinds.
 type without struct {
 	scheduler.Speeds
 	kind int
@@ -356,7 +358,8 @@ func (s without) Alone(kind, typ, n int, spread bool) float64 {
 	return s.Speeds.Alone(kind, typ, n, spread)
 }
 
-// A real cluster may have a job that no GPU runs. The inputs of the network stay finite, and other jobs have times.
+// A real cluster may have a job that no GPU can run. The inputs of the network must stay finite, and other jobs must
+// have times.
 func TestAJobThatNoGPURunsKeepsTheInputsFinite(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
 	job := s.Queue[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md. They compare the trained network with all other
-// policies, on workloads that it was never trained on. It checks the statements below these tables.
+// TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md that compare the trained network with all other
+// policies. Their workloads were not used in training. The test also checks the statements below these tables.
 func TestHoldOutTables(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
@@ -31,7 +31,7 @@ func TestHoldOutTables(t *testing.T) {
 		arrivals workload.Arrivals
 		changes  []simulate.Change
 		gangs    int  // largest number of GPUs of a job; 0: any
-		random   bool // each workload has its own cluster (workload.Random)
+		random   bool // each workload has its own cluster, from workload.Random
 	}{
 		{name: "load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}},
 		{name: "load 1.0", arrivals: workload.Arrivals{Jobs: 200, Load: 1}},
@@ -47,7 +47,8 @@ func TestHoldOutTables(t *testing.T) {
 	} {
 		var seeds []uint64
 		for i := range uint64(100) {
-			seeds = append(seeds, 10000+i) // these seeds were not used for training, or to choose the policy's options
+			// Neither the training nor the choice of the policy's options used these seeds.
+			seeds = append(seeds, 10000+i)
 		}
 		var runs []compare.Runs
 		for _, name := range append(scheduler.Names(), PolicyName) {
@@ -114,12 +115,12 @@ func table(t *testing.T, scenario string, seeds []uint64, runs []compare.Runs) s
 			d := study.Rows[1]
 			less := func(x float64) float64 { return 100 * (1 - 1/x) }
 			switch r.Policy {
-			case "fcfs", "static", "rule": // the page has 40 to 84 % and 5 to 42 %, rounded
+			case "fcfs", "static", "rule": // docs/benchmarks/scheduling.md states 40 to 84 % and 5 to 42 %, rounded
 				if less(d.CompletionRatio.Mean) < 39.5 || d.ThroughputRatio.Mean < 1.045 {
 					t.Errorf("%s, against %s: got completion times that are %.1f %% shorter and a throughput that is %.1f %% higher, want at least 40 %% and 5 %%",
 						scenario, r.Policy, less(d.CompletionRatio.Mean), 100*(d.ThroughputRatio.Mean-1))
 				}
-			case "gang": // 2 to 12 %, and each interval is above zero
+			case "gang": // docs/benchmarks/scheduling.md states 2 to 12 %, with each interval above zero
 				if less(d.CompletionRatio.Low) <= 0 {
 					t.Errorf("%s, against gang: got completion times that are %.1f %% shorter (%.1f to %.1f), want an interval above zero",
 						scenario,

@@ -6,19 +6,19 @@ import (
 )
 
 // twoGPUs is a problem whose optimum dynamic programming can find. All jobs wait at the start. GPU 0 is faster for some
-// kinds, and GPU 1 for other kinds. The cost to minimise is the sum of the completion times plus idle times the seconds
+// kinds, and GPU 1 for other kinds. The cost is the sum of the completion times, plus the factor idle times the seconds
 // of idle GPUs.
 type twoGPUs struct {
 	jobs int
-	work []int // seconds on GPU 0, by job; a function of the seed
+	work []int // seconds on GPU 0, by job, drawn from the seed
 	slow []int // seconds on GPU 1
-	left uint  // bits of the jobs that wait
+	left uint  // bit set of the waiting jobs
 	busy [2]int
 }
 
 const twoLambda = 0.25
 
-// twoScale is the unit of the rewards, in seconds. With this value, rewards are about 1.
+// twoScale is the unit of rewards, in seconds. It makes rewards about 1.
 const twoScale = 10
 
 func (e *twoGPUs) Shape() Shape {
@@ -121,8 +121,8 @@ func (e *twoGPUs) step() bool {
 	return ended
 }
 
-// optimum returns the largest sum of rewards from the current state on, by dynamic programming over (jobs that wait,
-// times until the GPUs are free).
+// optimum returns the largest sum of rewards from the current state on, by dynamic programming. Its states are the set
+// of waiting jobs and the times until the GPUs are free.
 func (e *twoGPUs) optimum() float64 {
 	type state struct {
 		left uint

@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// One exchange opens communicators of different groups of ranks, as nccl check does. The shape of one group must not be
-// used for another group, because the tree of a group cannot have more ranks than the group.
+// One exchange opens communicators of different groups of ranks, as nccl check does. A group must not use the shape of
+// another one, because the tree of a group cannot have more ranks than the group.
 func TestEachGroupOfRanksHasItsOwnShape(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	const size = 3
@@ -49,7 +49,7 @@ func TestEachGroupOfRanksHasItsOwnShape(t *testing.T) {
 			}
 		}
 	}
-	// The shape that a measurement of all ranks often chooses.
+	// Measurements of all ranks often choose this shape.
 	for _, x := range exchanges {
 		x.shapes = map[string]*gloo.Shape{"[0 1 2]": {Radix: 3, Bytes: 4096}}
 	}

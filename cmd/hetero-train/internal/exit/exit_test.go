@@ -30,7 +30,7 @@ func TestExitCodesOfAStart(t *testing.T) {
 	}
 }
 
-// Rank 2 reports that rank 3 of its machine died, so the error must name rank 3.
+// Rank 2 reports that rank 3, on the same machine, has died. The error must therefore name rank 3.
 func TestTheRankThatFailedFirstIsNamed(t *testing.T) {
 	passedOn := &rendezvous.LostError{Rank: 2, Cause: "collective: rank 2: communication aborted: hosts[rank=3 kind=died number=0 limit=0s missing= behind=] its process has ended"}
 	const want = "rank 3 is lost: its process has ended"

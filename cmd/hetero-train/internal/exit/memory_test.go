@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// A smaller batch helps only if the model itself fits.
+// Advice to reduce the batch is only useful if the model itself fits.
 func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 	account := memory.Account{Unified: true, Limit: memory.Limit{Bytes: 10, Source: "x"},
 		Device: []memory.Part{{Name: "weights", Bytes: 20}}}
@@ -29,7 +29,7 @@ func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 	}
 }
 
-// If the ranks together cannot hold a batch, the cause is a lack of memory, although the policy only reports that no
+// If all ranks together cannot hold a batch, the error must name the lack of memory. The policy only reports that no
 // shares exist.
 func TestInfeasibleSharesAreALackOfMemory(t *testing.T) {
 	cause := errors.New("no feasible split")

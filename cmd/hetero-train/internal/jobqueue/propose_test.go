@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// table is a speed table of two kinds on two types.
+// table contains speeds of two kinds on two types.
 type table struct{}
 
 func (table) Kind(name string) (int, bool) {
@@ -74,7 +74,8 @@ func TestPropose(t *testing.T) {
 		{ID: "6", Name: "two", Submitted: 40, Limit: inf, GPUs: 2, Nodes: 2, Urgency: 4},
 	}
 	got := propose(t, s, "fcfs", table{})
-	// By urgency: late, two, tolerant, strict. fcfs blocks at the first job that does not fit; strict is the last one.
+	// By urgency, the order is late, two, tolerant, strict. fcfs stops at the first job that does not fit; strict is
+	// the last job.
 	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 ||
 		!strings.Contains(p.Reason, "kind of the job is unknown") {
 		t.Errorf("late: got %+v", p)
@@ -116,8 +117,8 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// In random clusters, no policy that only starts jobs violates the constraints of a job, or uses more than the free
-// resources.
+// In random clusters, policies that only start jobs must not violate the constraints of a job, or use more than the
+// free resources.
 func TestProposalsRespectTheCluster(t *testing.T) {
 	for _, name := range scheduler.Names() {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -210,7 +211,7 @@ func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
 	}
 }
 
-// A job that needs more than one node spans nodes, even if each node has a different label.
+// A job that needs more than one node must span nodes, even if each node has a different label.
 func TestAJobSpansNodes(t *testing.T) {
 	s := &Snapshot{Jobs: []Job{{ID: "1", GPUs: 8, Limit: 60, Requires: []string{"zone=a"}}}}
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -225,7 +226,7 @@ func TestAJobSpansNodes(t *testing.T) {
 	}
 }
 
-// Each of two jobs fits, but together they exceed the rest of a quota. The quota does not limit the third job.
+// Each of two jobs fits alone, but together they exceed the rest of a quota. The quota does not limit the third job.
 func TestJobsTakeFromABudget(t *testing.T) {
 	s := &Snapshot{System: "test", Now: 1000, Budgets: []Budget{{Name: "the quota gpus", Left: 3}},
 		Nodes: []Node{{Name: "n", GPUs: []GPUs{{Type: "v100", Total: 8}}, CPUs: 64, Memory: 1e12}},
@@ -240,7 +241,8 @@ func TestJobsTakeFromABudget(t *testing.T) {
 	}
 }
 
-// A job of 8 GPUs of unknown work has waited for ten days. With a bound, newly arrived jobs do not take the free GPUs.
+// A job of 8 GPUs of unknown work has waited for ten days. With a bound, newly arrived jobs must not take the free
+// GPUs.
 func TestAGangDoesNotStarve(t *testing.T) {
 	s := &Snapshot{System: "test", Now: 864000,
 		Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}

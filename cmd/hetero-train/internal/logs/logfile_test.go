@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// blocked is a file on a disk that does not answer until gate is closed.
+// blocked is a file on an unresponsive disk: writes block until gate is closed.
 type blocked struct {
 	gate  chan struct{}
 	lines int
@@ -21,7 +21,7 @@ func (b *blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A disk that does not answer fills the queue. Later lines are lost and counted, so the memory stays bounded.
+// An unresponsive disk fills the queue. Further lines must be lost and counted, so that memory stays bounded.
 func TestLinesThatFindTheQueueFullAreCounted(t *testing.T) {
 	var screen bytes.Buffer
 	q, disk := spool.NewQueue(nil), &blocked{gate: make(chan struct{})}

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
-// paused is a reader that blocks until it is continued.
+// paused is a reader that blocks until the test continues it.
 type paused struct {
 	goOn chan struct{}
 	got  bytes.Buffer

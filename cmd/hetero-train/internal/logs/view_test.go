@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAFileIsNotCut: a text is truncated only on a terminal, whose size is known.
+// A text is truncated only on a terminal, because only a terminal has a known size.
 func TestAFileIsNotCut(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

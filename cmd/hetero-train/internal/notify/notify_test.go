@@ -78,12 +78,12 @@ func TestFailuresOfAProgram(t *testing.T) {
 	}
 }
 
-// A program that never ends, and whose child holds its output, ends with its time-out.
+// A program that never ends must be killed after its time-out, even if its child keeps the output open.
 func TestAProgramThatHangsIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	var text []byte
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// longer if the machine is busy
+		// On a busy machine, the program needs a longer time-out to start its child.
 		s, out := open(t, Options{Command: []string{"sh", "-c", `sleep 1000 & echo $! > "$0"; wait`, pid},
 			Timeout: limit})
 		s.Send(Event{Event: Finished})
@@ -98,11 +98,11 @@ func TestAProgramThatHangsIsKilled(t *testing.T) {
 	if len(text) == 0 {
 		t.Fatal("the program did not start its child within its time-out")
 	}
-	// The kernel delivers SIGKILL some time after the call. The limit is for a machine that is very busy.
+	// The kernel kills the process some time after the call. The limit allows for a very busy machine.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {
-			// the child is a zombie: its parent, which is not this program, has not read its status
+			// The child is a zombie: its parent, which is another process, has not read its status.
 			return
 		}
 		if time.Now().After(end) {
@@ -126,7 +126,7 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 		})
 		s.Send(Event{Event: Failed})
 		synctest.Wait()
-		time.Sleep(firstPause + 2*firstPause) // of the bubble's clock
+		time.Sleep(firstPause + 2*firstPause) // this is time of the test's fake clock
 		synctest.Wait()
 		s.Close()
 		if n := requests.Load(); n != 3 || out.String() != "" {
@@ -165,8 +165,8 @@ func TestAWebhookThatRefuses(t *testing.T) {
 	}
 }
 
-// A receiver that accepts connections and never answers, and an address where no server listens. Neither Send nor the
-// end of the run waits longer than the time-out.
+// One receiver accepts connections and never answers; at another address, no server listens. Neither Send nor the end
+// of the run may wait longer than the time-out.
 func TestSlowAndDeadReceivers(t *testing.T) {
 	defer func(usual http.RoundTripper) { http.DefaultTransport = usual }(http.DefaultTransport)
 	http.DefaultTransport = &http.Transport{}
@@ -178,16 +178,16 @@ func TestSlowAndDeadReceivers(t *testing.T) {
 	for _, address := range []string{silent.Addr().String(), porttest.Refusing(t)} {
 		s, out := open(t, Options{Webhook: "http://" + address + "/s3cr3t-path", Timeout: 200 * time.Millisecond})
 		for range 10 * mostWaiting {
-			s.Send(Event{Event: Straggler}) // would block forever if it waited
+			s.Send(Event{Event: Straggler}) // if Send waited, this would block forever
 		}
-		s.Close() // likewise
+		s.Close() // if Close waited, this would block forever
 		text := out.String()
 		if !strings.Contains(text, "was not reported") ||
 			!strings.Contains(text, "events were not reported, because the receiver is too slow") ||
 			strings.Contains(text, "s3cr3t-path") {
 			t.Errorf("got %q, want warnings without the address", text)
 		}
-		s.Send(Event{Event: Straggler}) // after Close: ignored
+		s.Send(Event{Event: Straggler}) // after Close, Send ignores events
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAStallIsReportedOnce(t *testing.T) {
 				t.Errorf("got %d events, want %d", got, want)
 			}
 		}
-		for range 5 { // a step every 9 s is not a stall
+		for range 5 { // a step every 9 s does not count as a stall
 			time.Sleep(9 * time.Second)
 			w.StepDone(step)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// rankStep returns the report of a step. The arguments are in ms.
+// rankStep returns the report of one rank about a step.
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
 	return train.RankStep{Sums: replica.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),

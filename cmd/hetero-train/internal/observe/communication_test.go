@@ -95,7 +95,7 @@ func TestCommunicationOfARun(t *testing.T) {
 	near("pcie received", known(r.Links[0].Received), nan)
 	near("eth0 received", known(r.Links[1].Received), 200)
 	near("lo sent", known(r.Links[2].Sent), 7)
-	near("all-reduce", known(r.Links[3].Sent), 5000/0.1) // two ranks: the bus bandwidth is bytes by time
+	near("all-reduce", known(r.Links[3].Sent), 5000/0.1) // with two ranks, the bus bandwidth is bytes divided by time
 	near("bucket 0 hidden", known(c.Buckets[0].Hidden), 0.06)
 	near("bucket 1 hidden", known(c.Buckets[1].Hidden), 0.01)
 	near("bucket 1 exposed", known(c.Buckets[1].Exposed), 0.03)
@@ -113,7 +113,7 @@ func TestCommunicationOfARun(t *testing.T) {
 	}
 }
 
-// TestALongLineIsWrittenRarely: a run of many ranks must not fill the disk.
+// A run of many ranks has long lines, which must not fill the disk.
 func TestALongLineIsWrittenRarely(t *testing.T) {
 	file, path := quietLines(t, runtime.CommunicationFile)
 	o := newCommunication(file, make([][]telemetry.Link, 1000))

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// A resumed run has the best evaluation before its first step.
+// In a resumed run, the best evaluation is known before the first step.
 func TestBestEvaluationOfEarlierProcesses(t *testing.T) {
 	dir := t.TempDir()
 	if best := BestEvaluation(dir, 50); best != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// quietLines opens a new file of lines without a log, and closes it when the test ends.
+// quietLines opens a new file of lines, without a log, and closes it at the end of the test.
 func quietLines(t *testing.T, name string) (l *StepLines, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
@@ -69,8 +69,8 @@ func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
 	}
 }
 
-// If lines that usually stay fill the file, they are also thinned. Only starts and lengths always stay. If they fill
-// the file, the file must not be copied for each line.
+// Lines that are normally kept must be thinned, too, if they fill the file. Only starts and lengths are always kept. If
+// they fill the file, the program must not copy the file for each further line.
 func TestLinesThatUsuallyStayAreLimitedToo(t *testing.T) {
 	const most = 20_000
 	l, path := quietLines(t, "balance.jsonl")

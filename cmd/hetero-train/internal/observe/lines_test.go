@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// fullFile is a file on a full disk: the first writes write half of their data and fail.
+// fullFile is a file on a full disk: the first writes write half of their data, and fail.
 type fullFile struct {
 	appendedFile
 	refusals int
@@ -63,7 +63,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	}
 }
 
-// On a full disk, fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
+// On a full disk, fsync and a roll-back can succeed. Only a successful write proves that the disk accepts lines again.
 func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	var said bytes.Buffer
 	l, err := OpenLines(nil, "norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0,
@@ -96,7 +96,7 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	step := func(n int) { l.Add(map[string]int{"step": n}) }
 	step(1)
 	step(2)
-	// a folder that prevents the file from being rewritten
+	// This folder prevents the program from rewriting the file.
 	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,8 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	}
 }
 
-// 200 MiB of zeros, less than the line length that is refused, must be skipped line by line, and not read into memory.
+// The file contains 200 MiB of zeros, without a line that is long enough to be refused. The program must skip them line
+// by line, and must not read them into memory.
 func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	const sound = "{\"step\":1}\n{\"step\":2}\n"
@@ -134,12 +135,12 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != sound {
 		t.Errorf("got %.100q, %v", got, err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // limit: two passes with lines of at most 16 MiB
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes, with lines of at most 16 MiB
 		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
 	}
 }
 
-// hungFile is a file on a file system that does not answer.
+// hungFile is a file on an unresponsive file system.
 type hungFile struct {
 	appendedFile
 	answers chan struct{}
@@ -150,7 +151,7 @@ func (f *hungFile) Write(p []byte) (int, error) {
 	return f.appendedFile.Write(p)
 }
 
-// The goroutine that trains adds lines, flushes and removes lines without waiting for the disk.
+// The training goroutine must add, flush and remove lines without waiting for the disk.
 func TestLinesDoNotWaitForTheDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "balance.jsonl")
 	q := spool.NewQueue(nil)
@@ -176,7 +177,8 @@ func TestLinesDoNotWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// A run whose gradients are not finite returns to a checkpoint.
+// If gradients are not finite, a run returns to a checkpoint and repeats steps. The lines of the first attempt must be
+// removed.
 func TestNormsOfRepeatedStepsAreRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), NormsFile)
 	l, err := OpenLines(nil, "norms", path, 0, slog.New(slog.DiscardHandler))

@@ -18,7 +18,7 @@ func stepRecord() *train.StepRecord {
 	return r
 }
 
-// Event files contain the metrics in this order.
+// Event files must contain the metrics in this order.
 func TestAPointHasAllMetricsOfTheRun(t *testing.T) {
 	o := &points{interval: 1, rateTag: "speed/images_second", doneTag: "progress/images",
 		trained: []task.Metric{task.Top1}, tags: []string{"train/top1"}}
@@ -36,7 +36,7 @@ func TestAPointHasAllMetricsOfTheRun(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("got the charts\n%v\nwant\n%v", names, want)
 	}
-	for _, d := range telemetry.Metrics { // finds a row without a value in the charts
+	for _, d := range telemetry.Metrics { // this finds metrics without a value in the charts
 		if d.Tag != "" && !slices.Contains(names, d.Tag) {
 			t.Errorf("%s: got no chart %s", d.Key, d.Tag)
 		}
@@ -52,7 +52,7 @@ func TestAPointHasAllMetricsOfTheRun(t *testing.T) {
 	}
 }
 
-// Each metric of kind Number must have a value. The test finds rows without a measurement.
+// Each metric of kind Number must have a value. This finds metrics without a measurement.
 func TestEachNumberHasAValue(t *testing.T) {
 	r := stepRecord()
 	r.Top1 = 4

@@ -12,7 +12,7 @@ func TestTheLastStepHasARecord(t *testing.T) {
 		interval, total, steps int64
 		want                   []int64
 	}{{7, 16, 16, []int64{7, 14, 16}}, {7, 14, 14, []int64{7, 14}}, {7, 0, 16, []int64{7, 14}}} {
-		// 0: the number of steps is unknown
+		// If c.total is 0, the number of steps is unknown.
 		o := &Records{interval: c.interval}
 		var got []int64
 		for step := range c.steps {

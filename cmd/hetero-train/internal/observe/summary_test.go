@@ -75,7 +75,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	}
 }
 
-// The last row about the balance must contain why its figures differ.
+// The last row about the balance must contain the decision's reason why its estimate and the busy times differ.
 func TestTheBalanceSaysWhyItsFiguresDiffer(t *testing.T) {
 	s := &analysis.Summary{Ranks: 2, ShareOfOracle: 1, ShareOfOracleLow: 0.98, ShareOfOracleHigh: 1,
 		ShareOfOracleMean: 1, Imbalance: 0.8, ShareOfOracleDisagreement: "rank 0 is busy for 1.8 of 8.0 ms"}

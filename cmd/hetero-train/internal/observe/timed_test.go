@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// A record contains the times of its own step on every rank. If these times remain unknown, it contains the times in
-// the reports of the step.
+// Timed must complete a record with the times of its own step on every rank. If these times remain unknown, it must
+// keep the times from the reports of the step.
 func TestTimedCompletesRecords(t *testing.T) {
 	const ms = time.Millisecond
 	dir := t.TempDir()
@@ -30,10 +30,10 @@ func TestTimedCompletesRecords(t *testing.T) {
 		o.writers = append(o.writers, w)
 	}
 	timed := &Timed{Observers: Observers{o}, records: o}
-	ranks := make([]train.RankStep, 2) // the loop reuses the memory of its record
+	ranks := make([]train.RankStep, 2) // like the training loop, the test reuses the memory of its record
 	step := func(n int64, before time.Duration) {
 		ranks[0].Times = replica.StepTimes{Communication: time.Duration(n) * ms}
-		ranks[1].Times = replica.StepTimes{Communication: before * ms} // of the previous step
+		ranks[1].Times = replica.StepTimes{Communication: before * ms} // these are the times of the previous step
 		timed.StepDone(&train.StepRecord{Step: n, Took: 10 * ms, Ranks: ranks, Time: time.Now()})
 	}
 	known := func(n time.Duration) {
@@ -42,15 +42,15 @@ func TestTimedCompletesRecords(t *testing.T) {
 	step(1, 0)
 	known(1)
 	step(2, 100)
-	known(2) // before an evaluation
-	known(2) // with the next report
+	known(2) // the times arrive before an evaluation
+	known(2) // the times arrive with the next report
 	step(3, 200)
 	timed.RolledBack(2)
 	known(3)
 	step(3, 300)
 	known(3)
 	step(4, 300)
-	timed.Saving() // a rank was lost
+	timed.Saving() // a rank was lost, so no times arrive
 	for rank, want := range [][]time.Duration{{1, 2, 3, 4}, {100, 200, 300, 300}} {
 		if err := o.writers[rank].Flush(); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		limit int
-		want  int // number of timelines; 0: an error
+		want  int // number of timelines in the result; 0: an error
 	}{{"no room", 1, 0}, {"room", mostPacked, 2}} {
 		met := false
 		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit,

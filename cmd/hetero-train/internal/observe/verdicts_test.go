@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// The final table names the slow ranks of the run and their causes.
+// The final table must name the slow ranks of the run and their causes.
 func TestTheFinalTableNamesSlowRanks(t *testing.T) {
 	sick, healthy, quota := "sick", "healthy", "CPU quota"
 	s := &analysis.Summary{Ranks: 3, FirstStep: 1, Steps: 400, PerRank: []analysis.RankSummary{

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// A test in package config checks the tables of all other keys.
+// This test covers the keys of models and data sets. A test in package config covers all other keys.
 func TestEveryKeyOfModelsAndDataSetsIsClassified(t *testing.T) {
 	for _, v := range BuiltinCatalog.Values() {
 		if !v.Classified {

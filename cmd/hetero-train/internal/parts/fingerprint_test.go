@@ -10,11 +10,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// countedImages are images of which every tenth cannot be decoded, and every twentieth not be read.
+// countedImages is a data set of images that counts reads. Every tenth image cannot be decoded, and every twentieth
+// cannot be read.
 type countedImages struct {
 	data.Dataset
 	reads *atomic.Int64
-	gives bool // Read sets Image.Contents
+	gives bool // Read sets Image.Contents to the stored bytes
 }
 
 func (c countedImages) Len() int          { return 600 }
@@ -73,7 +74,7 @@ func TestAPrintReadsEachSampleOnce(t *testing.T) {
 				lost++
 			}
 		}
-		// Samples without stored bytes after the first read are read again.
+		// Samples whose first read returns no stored bytes are read again.
 		n := int(reads.Load())
 		if gives && n != identitySamples+lost || f.Train.count() != identitySamples || bad == 0 {
 			t.Errorf("%d reads of %d samples, %d of them faulty", n, f.Train.count(), bad)
@@ -85,7 +86,7 @@ func TestAPrintReadsEachSampleOnce(t *testing.T) {
 	}
 }
 
-// reusing is a data set of 600 images whose Readers have one buffer each, as decoders do.
+// reusing is a data set of 600 images. Each of its Readers reuses one buffer for all images, as decoders do.
 type reusing struct{ countedImages }
 
 func (s reusing) NewReader() (data.Reader, error) { return &reusingReader{pix: make([]byte, 3)}, nil }
@@ -100,7 +101,7 @@ func (r *reusingReader) Read(i int, _ data.Sizer, img *data.Image) error {
 	return nil
 }
 
-// Readers keep their sample until its turn, so that no copies are necessary.
+// A Reader must keep its sample until the sample's turn, so that samples need not be copied.
 func TestSamplesAreUsedInOrderBeforeTheirReaderGoesOn(t *testing.T) {
 	next := 0
 	err := readSamples(t.Context(), reusing{}, 200, func(k, i int, r *seen) {

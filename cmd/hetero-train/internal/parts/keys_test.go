@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// The settings that the keys of [nccl] select must be in package nccl's list of allowed settings.
+// The keys of [nccl] set environment variables of NCCL. Package nccl must allow each of these variables.
 func TestNCCLKeysAreKnown(t *testing.T) {
 	for _, setting := range []string{`debug="INFO"`, `algo="Ring"`, `algo="Tree"`, `algo="CollnetDirect"`,
 		`algo="CollnetChain"`, `algo="NVLS"`,

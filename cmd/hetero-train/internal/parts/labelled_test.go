@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// The vocabulary determines whether texts keep capital letters, unless the user sets this. A setting that does not fit
-// the vocabulary causes a warning.
+// By default, the vocabulary determines whether texts keep capital letters. If a setting does not fit the vocabulary,
+// the program must warn.
 func TestTheVocabularyDecidesAboutCapitalLetters(t *testing.T) {
 	dir := t.TempDir()
 	for name, words := range map[string]string{"cased.txt": "The\nfilm\n", "uncased.txt": "the\nfilm\n"} {

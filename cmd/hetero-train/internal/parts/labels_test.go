@@ -7,7 +7,7 @@ import (
 
 func TestLabelsThatAreCombinations(t *testing.T) {
 	for _, c := range []struct {
-		name, classes, example string // classes are joined by /
+		name, classes, example string // names of columns; names of the classes, separated by /; an example
 		n                      int
 	}{
 		{"with their pieces", "a/a,b/b", "a,b", 1},

@@ -32,7 +32,7 @@ func TestDecimalLabelsAreNoticed(t *testing.T) {
 		want    int
 	}{
 		{[]string{"0", "1"}, 0},
-		{[]string{"0.0", "1.0", "2.0"}, 0}, // whole numbers, as pandas writes them
+		{[]string{"0.0", "1.0", "2.0"}, 0}, // integers in the format of pandas
 		{[]string{"0.2", "1.0", "3.75"}, 2},
 		{[]string{"0.2", "neutral"}, 0},
 		{[]string{"v1.5", "v2.0"}, 0},

@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// Packages config and experiment each have their own rule for names, because config imports no package of this module.
+// Packages config and experiment both define the rule for names, because config imports no package of this module. The
+// two rules must agree.
 func TestConfigurationAndFolderAgreeOnNames(t *testing.T) {
 	for _, name := range []string{"a", "run-1", "_x", "A.b_c-9", "", ".", "..", "..x", "-x", ".x", "a b", "a/b", "ü",
 		"n123456789012345678901234567890123456789012345678901234567890123",

@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// Users edit config.json, so it has priority over the metadata of the weights next to it.
+// Users edit config.json, so the class names in it must have priority over those in the metadata of the weights next to
+// it.
 func TestNamesOfClassesComeFromConfigJSONFirst(t *testing.T) {
 	const bert = `{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": `
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func TestNamesOfClassesComeFromConfigJSONFirst(t *testing.T) {
 	}
 }
 
-// Runs on lists of tokens once stored this name, which no tokenizer has.
+// Earlier versions stored this name in runs on lists of tokens. No tokenizer has this name.
 func TestTheStoredNameOfAnUnknownTokenizerIsNone(t *testing.T) {
 	state := checkpoint.State{Extra: map[string]json.RawMessage{DataKey: json.RawMessage(`{"tokenizer": "unknown"}`)}}
 	got, known, err := TrainedOn("run", &state)

@@ -69,8 +69,8 @@ func TestIgnoredKeysExist(t *testing.T) {
 	}
 }
 
-// Example configurations must contain no setting without effect, on any device and with some keys changed on the
-// command line.
+// No example configuration may contain a setting without effect, on any device. This must also hold if some keys are
+// changed on the command line.
 func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 	files, err := filepath.Glob("../../../../configs/*.toml")
 	if err != nil || len(files) < 2 {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// resolves returns a resolver whose server gives every name one IPv4 address.
+// resolves returns a resolver whose DNS server answers each name with the same IPv4 address.
 func resolves(to net.IP) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -48,17 +48,17 @@ func resolves(to net.IP) *net.Resolver {
 func answerTo(query []byte, to net.IP) []byte {
 	const header, typeA = 12, 1
 	end := header
-	for query[end] != 0 { // the labels of the name
+	for query[end] != 0 { // skips the labels of the name
 		end += int(query[end]) + 1
 	}
-	end += 5 // the last label, type and class
+	end += 5 // skips the empty last label, type and class
 	answers := byte(0)
 	if binary.BigEndian.Uint16(query[end-4:]) == typeA {
 		answers = 1
 	}
 	reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, answers, 0, 0, 0, 0}, query[header:end]...)
 	if answers > 0 {
-		// the name of the question, class, lifetime, size
+		// The answer contains a pointer to the name in the question, type, class, lifetime and length.
 		reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4)
 		reply = append(reply, to.To4()...)
 	}
@@ -80,8 +80,8 @@ func otherAddress(t *testing.T) net.IP {
 	return nil
 }
 
-// located joins two ranks of two machines, which resolve the name of rank 0 to the given addresses, and returns the
-// addresses that Locate finds, or its errors.
+// located joins two ranks on two simulated machines. resolved contains the address to which each machine resolves the
+// name of rank 0. located returns the addresses that Locate finds, or its errors.
 func located(t *testing.T, resolved [2]net.IP) (found [2]string, errs [2]error) {
 	const name = "node-a.example."
 	port := porttest.Free(t)
@@ -102,7 +102,7 @@ func located(t *testing.T, resolved [2]net.IP) (found [2]string, errs [2]error) 
 				errs[rank] = err
 				return
 			}
-			defer team.Group.Close() // never fails
+			defer team.Group.Close() // Close never fails here
 			errs[rank] = team.Locate(t.Context())
 			found[rank] = team.OwnAddress()
 		})
@@ -111,7 +111,7 @@ func located(t *testing.T, resolved [2]net.IP) (found [2]string, errs [2]error) 
 	return found, errs
 }
 
-// In Debian's /etc/hosts, the name of a machine has the address 127.0.1.1 on this machine.
+// Debian's /etc/hosts maps the name of a machine to 127.0.1.1 on the machine itself.
 func TestTheNameOfRank0MayBeLoopbackOnItsMachine(t *testing.T) {
 	t.Parallel()
 	own := otherAddress(t)
@@ -123,8 +123,8 @@ func TestTheNameOfRank0MayBeLoopbackOnItsMachine(t *testing.T) {
 	}
 }
 
-// If a name is a loopback address on every machine, each machine connects to itself. Ranks of different machines then
-// meet only by accident.
+// If the name of rank 0 resolves to a loopback address on every machine, each machine connects to itself. Ranks of
+// different machines then meet only by accident.
 func TestTheNameOfRank0IsLoopbackEverywhere(t *testing.T) {
 	t.Parallel()
 	_, errs := located(t, [2]net.IP{net.IPv4(127, 0, 1, 1), net.IPv4(127, 0, 0, 1)})

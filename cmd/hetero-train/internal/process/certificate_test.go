@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// writeCertificate writes a certificate with a name, and its key.
+// writeCertificate writes a certificate for a name, and its key.
 func writeCertificate(t *testing.T, files [2]string, name string, until time.Time) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -41,7 +41,8 @@ func writeCertificate(t *testing.T, files [2]string, name string, until time.Tim
 	}
 }
 
-// A server uses a renewed certificate without a restart, and keeps the previous one while the files do not match.
+// A server must use a renewed certificate without a restart. While certificate and key do not match, it must keep the
+// previous certificate.
 func TestACertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
@@ -57,7 +58,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 		t.Fatalf("got %v, %v", first, err)
 	}
 	r := &renewed{table: "dashboard", files: files, log: slog.New(slog.NewTextHandler(&said, nil))}
-	r.due.Store(int64(time.Hour)) // only the test renews
+	r.due.Store(int64(time.Hour)) // for an hour, only the test starts checks of the files
 	r.started = time.Now()
 	r.own.Store(first)
 	r.versions = r.look()
@@ -65,7 +66,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 		name    string
 		change  func() error
 		want    string
-		warning string // "": none
+		warning string // "": no warning
 	}{
 		{"nothing changed", func() error { return nil }, "first", ""},
 		{"a certificate without its key", func() error {
@@ -78,7 +79,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 			writeCertificate(t, files, "third", time.Now().AddDate(0, 1, 0))
 			return os.Chmod(files[1], 0o644)
 		}, "first", "other users can read"},
-		// neither the time of the file nor its size changes
+		// This changes neither the time nor the size of the file.
 		{"the mode of the key", func() error { return os.Chmod(files[1], 0o600) }, "third", ""},
 	} {
 		if err := step.change(); err != nil {
@@ -96,20 +97,20 @@ func TestACertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// A handshake starts a look at the files when it is due, and does not wait for it.
+// When a check of the files is due, the next handshake must start it, and must not wait for it.
 func TestAHandshakeRenewsTheCertificate(t *testing.T) {
 	dir := t.TempDir()
 	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
 	writeCertificate(t, files, "first", time.Now().AddDate(0, 1, 0))
 	synctest.Test(t, func(t *testing.T) {
-		until := time.Now().AddDate(0, 1, 0) // in the bubble, it is another year
+		until := time.Now().AddDate(0, 1, 0) // the fake clock of the test starts in another year
 		writeCertificate(t, files, "first", until)
 		c, err := ServerTLS("dashboard", files[0], files[1], session.Environment{}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		writeCertificate(t, files, "renewed", until)
-		for _, want := range []string{"first", "first", "renewed"} { // too early; starts a look; after the look
+		for _, want := range []string{"first", "first", "renewed"} { // check not due yet; check started; check done
 			got, err := c.GetCertificate(nil)
 			if err != nil || got.Leaf.Subject.CommonName != want {
 				t.Errorf("got %v, %v, want %s", got.Leaf.Subject, err, want)
@@ -120,7 +121,7 @@ func TestAHandshakeRenewsTheCertificate(t *testing.T) {
 	})
 }
 
-// A certificate that expires while the server runs gives one warning, and its replacement ends this state.
+// A certificate that expires while the server runs must cause one warning. A valid replacement must end this state.
 func TestACertificateExpiresWhileTheServerRuns(t *testing.T) {
 	dir := t.TempDir()
 	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
@@ -153,7 +154,7 @@ func TestACertificateExpiresWhileTheServerRuns(t *testing.T) {
 		if got, err := c.GetCertificate(nil); err != nil || got.Leaf.Subject.CommonName != "renewed" {
 			t.Errorf("got %v, %v, want the renewed certificate", got, err)
 		}
-		// a replacement that is valid later
+		// The certificate gets a replacement that is valid for longer.
 		writeCertificate(t, files, "later", time.Now().AddDate(1, 0, 1))
 		handshakes(1)
 		if got := strings.Count(said.String(), "is not valid yet"); got != 1 {
@@ -162,19 +163,21 @@ func TestACertificateExpiresWhileTheServerRuns(t *testing.T) {
 	})
 }
 
-// A clock that is late does not end a training: the server warns once, and its clients decide.
+// If the clock of the server is late, its certificate is not valid yet. This must not end the training: the server
+// warns once, and clients decide whether to accept the certificate.
 func TestACertificateThatIsNotValidYet(t *testing.T) {
 	dir := t.TempDir()
 	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
 	synctest.Test(t, func(t *testing.T) {
-		writeCertificate(t, files, "early", time.Now().AddDate(1, 0, 0).Add(time.Minute)) // valid for a year
+		// Valid for a year, from the next minute on.
+		writeCertificate(t, files, "early", time.Now().AddDate(1, 0, 0).Add(time.Minute))
 		var said strings.Builder
 		c, err := ServerTLS("metrics", files[0], files[1], session.Environment{},
 			slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 12 { // 2 minutes
+		for range 12 { // 2 minutes in total
 			time.Sleep(renewalTime)
 			if got, err := c.GetCertificate(nil); err != nil || got.Leaf.Subject.CommonName != "early" {
 				t.Errorf("got %v, %v", got, err)

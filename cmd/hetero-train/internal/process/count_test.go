@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// The nodes count their ranks in a rendezvous whose members are nodes, so its errors must name nodes.
+// Nodes count their ranks in a rendezvous whose members are nodes, so its errors must name nodes and not ranks.
 func TestErrorsOfTheCountNameNodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -35,7 +35,7 @@ func TestErrorsOfTheCountNameNodes(t *testing.T) {
 	}
 }
 
-// Only a failed exchange is named as such.
+// The error must name an exchange only if the exchange failed.
 func TestErrorsOfTheCountNameTheirCause(t *testing.T) {
 	const prefix = "the 2 nodes could not exchange their rank counts: "
 	listen := &rendezvous.ListenError{Address: "10.0.0.1:29500", Err: errors.New("set a token")}

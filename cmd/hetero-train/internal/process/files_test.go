@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// The counts are peaks of /proc/PID/fd of real runs. The computed need must be at least the count, and at most 1.3
-// times the count.
+// The counts are peaks of the number of files in /proc/PID/fd, from real runs. The computed need must be at least the
+// count, and at most 1.3 times the count.
 func TestNeedOfFilesFollowsRealRuns(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -36,7 +36,8 @@ func TestNeedOfFilesFollowsRealRuns(t *testing.T) {
 	}
 }
 
-// If this machine has one rank, the other ranks may all be on one other machine, or each on a separate machine.
+// If this machine has one rank, the number of machines is unknown: the other ranks may share one machine, or each have
+// its own. Such a run must not be refused.
 func TestUnknownMachinesAreNotRefused(t *testing.T) {
 	n := FileNeed{Ranks: 33, Local: 1, First: true, Shared: true}
 	least, most := n.Least(), n.Most()
@@ -67,13 +68,13 @@ func TestSamplesNeedFiles(t *testing.T) {
 	}
 }
 
-// When the machines are known, the need is exact.
+// If the machines of all ranks are known, the need of files is exact.
 func TestFilesAreCheckedWithTheMachines(t *testing.T) {
 	limit, ok := platform.FileLimit()
 	if !ok || limit > 1<<20 {
 		t.Skipf("the limit of open files is %d", limit)
 	}
-	ranks := int(limit) / 4 // 3 files of rank 0 for each, and 2 for a connection
+	ranks := int(limit) / 4 // rank 0 needs 3 files for each rank, and a connection needs 2
 	opts := session.Options{Assignment: discovery.Assignment{WorldSize: ranks, LocalWorldSize: 1},
 		Log: slog.New(slog.DiscardHandler)}
 	cfg := parts.Defaults()

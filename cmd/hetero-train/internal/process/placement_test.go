@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A process sees only one MIG slice, so the supervisor assigns a different slice to each rank.
+// A process can use only one MIG slice, so the supervisor must assign a different slice to each rank.
 func TestRanksGetASliceEach(t *testing.T) {
 	env := session.Environment{Environ: []string{"CUDA_VISIBLE_DEVICES=MIG-1,MIG-2"}}
 	for local, want := range []string{"MIG-1", "MIG-2"} {

@@ -27,7 +27,7 @@ func TestTheNeedOfThreadsFollowsOMPNumThreads(t *testing.T) {
 		{DeviceThreads("auto", cfg, opts), 1},
 		{need(0, "OMP_NUM_THREADS=1"), rankThreads + 1},
 		{need(0, "OMP_NUM_THREADS=1,2"), rankThreads + 1},
-		{need(2, "OMP_NUM_THREADS=1"), rankThreads + 2}, // device.threads overrides the variable
+		{need(2, "OMP_NUM_THREADS=1"), rankThreads + 2}, // device.threads overrides OMP_NUM_THREADS
 		{need(0, "OMP_NUM_THREADS=4096"), need(0)},
 	} {
 		if c.got != c.want {

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A secret must not be read from a pipe, which would block, or from a file that is larger than the memory.
+// The program must refuse to read a secret from a pipe, which would block, or from a file that is larger than the
+// memory.
 func TestOddTokenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large, empty, blank := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty"),
@@ -31,8 +32,8 @@ func TestOddTokenFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Kubernetes mounts a secret with mode 0440, owner root and the group of fsGroup. If the owner is not root, the group
-// of the file may contain any users.
+// Kubernetes mounts a secret with mode 0440, owner root and the group of fsGroup. If the owner of a file is not root,
+// the group may contain untrusted users. The group must then not be able to read the file.
 func TestWhoMayReadASecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {

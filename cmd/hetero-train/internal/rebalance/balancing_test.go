@@ -37,7 +37,8 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	}
 }
 
-// A step on texts of half the length takes half the time of the passes; reading and the update take the same time.
+// A step with texts of half the length halves the time of the forward and backward passes. Reading and the update take
+// the same time as before.
 func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
 	ranks := make([]train.RankStep, 2)
 	for r := range ranks {
@@ -78,7 +79,7 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	through := func(blocks []measured, rank, like int) divide.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
 	}
-	// A measurement at 64 samples contains no information about step times near 8 samples.
+	// A measurement at 64 samples gives no information about step times near 8 samples.
 	if got := through(blocks, 0, 8).At(9); math.Abs(got-0.18) > 1e-12 {
 		t.Errorf("got %v s for 9 samples, want 0.18", got)
 	}
@@ -93,10 +94,10 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	}
 }
 
-// The oracle must remain within 2 % of the best shares if the host is slow during a third of the blocks, and another
-// process uses half of one rank's CPU during two blocks.
+// The shares of the oracle must remain within 2 % of the best ones on a disturbed machine. The host is slow during a
+// third of the blocks. During two blocks, another process uses half of one rank's CPU.
 func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
-	perSample, fixed := []float64{0.9, 1.75, 3.4, 3.4}, []float64{20, 10, 5, 5} // ms
+	perSample, fixed := []float64{0.9, 1.75, 3.4, 3.4}, []float64{20, 10, 5, 5} // in ms
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 8))
 		var blocks []measured
@@ -129,7 +130,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 		}
 		best, _ := divide.Slowest(truth, ideal)
 		got, _ := divide.Slowest(truth, c.best(c.lines(blocks, like)))
-		if best/got < 0.98 { // limit for four ranks, 31 blocks and 2 % noise
+		if best/got < 0.98 { // this limit holds for four ranks, 31 blocks and 2 % noise
 			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
 		}
 	}
@@ -139,7 +140,7 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 	even := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}
 	tilted := divide.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 110}}
 	sure := &hindsight{best: []int{50, 50}, resampled: [][]divide.Curve{{even, even}}}
-	// The resampled lines disagree, so shares of 52 and 48 may be as good as equal shares.
+	// The resampled lines disagree, so shares of 52 and 48 may be as good as equal ones.
 	unsure := &hindsight{best: []int{50, 50}, resampled: [][]divide.Curve{{even, even}, {even, tilted}}}
 	for _, c := range []struct {
 		h       *hindsight
@@ -160,7 +161,7 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 	}
 }
 
-// decisions is a policy that returns the given shares after each step; nil: no decision.
+// decisions is a policy that returns the listed shares, one entry after each step; nil: no decision.
 type decisions [][]int
 
 func (d *decisions) Start() []int { return []int{4, 4} }
@@ -174,7 +175,7 @@ func (d *decisions) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return &balancer.Decision{Shares: s.Shares, Next: next, Changed: !slices.Equal(next, s.Shares)}, true
 }
 
-// A policy may decide several times within a block. The last decision determines the shares of the policy's next block.
+// A policy may decide several times within a block. The policy's next block must use the shares of its last decision.
 func TestTheLastDecisionOfABlockCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		decided [][]int
@@ -210,8 +211,8 @@ func TestRatioOfPairs(t *testing.T) {
 	}
 }
 
-// Ranks of one device type compute with one type of elements or with two. Only ranks with equal kernels have curves of
-// the same shape.
+// Ranks of one device type may use the same precision or different ones. Only ranks with the same kernels have curves
+// of the same shape.
 func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	b := &Balancer{
 		cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
@@ -224,8 +225,8 @@ func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	}
 }
 
-// Cached curves of all ranks have priority, because they were measured during training. Curves of two sources may
-// differ by a constant factor.
+// If the cache has curves of all ranks, they have priority over the profile, because they were measured during
+// training. Curves of two sources may differ by a constant factor.
 func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 	cached := divide.Curve{{Samples: 8, Seconds: 0.5}}
 	cfg := &config.Config{}

@@ -21,8 +21,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// replay passes recorded steps of two ranks to the balancer with a policy. decided receives every decision with its
-// verdicts.
+// replay passes recorded steps of two ranks to the balancer with a policy. It calls decided for every decision, with
+// its verdicts.
 func replay(t *testing.T, file, policy string,
 	decided func(step int64, d *balancer.Decision, verdicts []straggler.Verdict)) {
 	t.Helper()
@@ -51,8 +51,8 @@ func replay(t *testing.T, file, policy string,
 	ranks := make([]train.RankStep, 2)
 	for lines.Scan() {
 		var settling, rank, samples int
-		var data, forward, backward, communication, exchanges, optimizer, other int64 // µs
-		var quota, stolen float64                                                     // percent
+		var data, forward, backward, communication, exchanges, optimizer, other int64 // in µs
+		var quota, stolen float64                                                     // in percent
 		if _, err := fmt.Sscan(lines.Text(), &now, &settling, &rank, &samples, &data, &forward, &backward,
 			&communication, &exchanges, &optimizer, &other, &quota, &stolen); err != nil {
 			t.Fatal(err)
@@ -72,10 +72,9 @@ func replay(t *testing.T, file, policy string,
 	}
 }
 
-// TestARankAtAFractionOfItsQuotaIsSlowerThanUsual: testdata/cpu_quota.txt contains the steps of two ranks under policy
-// dynamic on a busy machine. From about step 172 to 238, the CPU quota of rank 1 was 0.05 CPUs instead of 0.8, with the
-// kernel's usual period of 100 ms. Every policy must report this, although only hybrid needs step-time curves for its
-// decisions.
+// testdata/cpu_quota.txt contains the steps of two ranks under policy dynamic on a busy machine. From about step 172 to
+// 238, the CPU quota of rank 1 was 0.05 CPUs instead of 0.8. The quota had the kernel's usual period of 100 ms. With
+// every policy, the verdicts must report this slowdown, although only hybrid needs step-time curves for its decisions.
 func TestARankAtAFractionOfItsQuotaIsSlowerThanUsual(t *testing.T) {
 	for _, policy := range []string{"none", "dynamic", "hybrid"} {
 		found := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// Readers of the records must get the text that says why the figures of a decision differ.
+// The records must contain the text that explains why the estimate of a decision differs from the busy times.
 func TestTheRecordSaysWhyFiguresDiffer(t *testing.T) {
 	for _, want := range []string{"", "rank 0 is busy for 1.8 of 8.0 ms"} {
 		d := balancer.Decision{Explanation: balancer.Unexplained(2)}
@@ -24,7 +24,7 @@ func TestTheRecordSaysWhyFiguresDiffer(t *testing.T) {
 	}
 }
 
-// Lost time that was not measured must be null in the records, not 0.
+// If the lost time was not measured, the records must contain null, and not 0.
 func TestUnmeasuredWindowsHaveNoLostTime(t *testing.T) {
 	text, err := json.Marshal(decisionLine(7, "none", &balancer.Decision{Explanation: balancer.Unexplained(2)}))
 	if err != nil {

@@ -23,7 +23,7 @@ const copiesPlace = "s3://runs/all/one/checkpoints"
 // copied is a run with checkpoints on this machine and in a bucket.
 type copied struct {
 	s      *s3test.Server
-	dir    string // of the run
+	dir    string // folder of the run
 	store  *checkpoint.Store
 	folder *bucket.Folder
 	log    bytes.Buffer
@@ -50,7 +50,7 @@ func newCopied(t *testing.T) *copied {
 	return c
 }
 
-// save saves checkpoints, whose only weight is value, and uploads them.
+// save saves checkpoints of these steps, with the single weight value, and uploads them.
 func (c *copied) save(t *testing.T, value byte, steps ...int64) {
 	t.Helper()
 	for _, step := range steps {
@@ -69,7 +69,7 @@ func (c *copied) save(t *testing.T, value byte, steps ...int64) {
 	}
 }
 
-// fetch opens the run again, and returns the step of the newest checkpoint that is then on this machine.
+// fetch opens the run again on a machine, and returns the step of the newest checkpoint in dir afterwards.
 func (c *copied) fetch(t *testing.T, dir string) (step int64, err error) {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: filepath.Dir(dir), Name: filepath.Base(dir), Resume: "auto",
@@ -95,7 +95,7 @@ func (c *copied) want(t *testing.T, dir string, want int64) {
 func TestAResumeFromAnEarlierStepIsNotUndone(t *testing.T) {
 	c := newCopied(t)
 	c.save(t, 1, 1, 2, 3, 11, 12)
-	if _, err := c.store.SetAside(3); err != nil { // without a change of the bucket
+	if _, err := c.store.SetAside(3); err != nil { // sets the checkpoint aside without a change of the bucket
 		t.Fatal(err)
 	}
 	c.want(t, c.dir, 3)
@@ -103,7 +103,7 @@ func TestAResumeFromAnEarlierStepIsNotUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.want(t, filepath.Join(t.TempDir(), "elsewhere"), 3)
-	// Another checkpoint of a step that was set aside is used.
+	// The run must use another checkpoint of a step whose first checkpoint was set aside.
 	c.save(t, 2, 12)
 	if err := os.RemoveAll(filepath.Join(c.dir, checkpointsFolder, "step-00000012")); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestAQuarantinedCheckpointDoesNotComeBack(t *testing.T) {
 		t.Errorf("the copy of the quarantined checkpoint is visible: %v", err)
 	}
 	c.want(t, filepath.Join(t.TempDir(), "elsewhere"), 2)
-	// The same bytes again, saved after the cause was removed.
+	// After the cause of the fault was removed, the run saves the same bytes again.
 	c.save(t, 1, 3)
 	c.want(t, c.dir, 3)
 	if m, err := c.folder.Manifest(t.Context(), 3); m == nil || err != nil {
@@ -140,7 +140,7 @@ func TestCheckpointsOfAnotherRunAreNotFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.want(t, c.dir, 1)
-	// A machine without the folder continues the run, which then has the same identifier.
+	// If a machine without the folder continues the run, the run must keep its identifier.
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	c.want(t, elsewhere, 2)
 	if id, err := experiment.UploadID(elsewhere); id != "run-a" || err != nil {
@@ -159,7 +159,7 @@ func TestADamagedCopyDoesNotBlockTheStart(t *testing.T) {
 	if !strings.Contains(c.log.String(), "tries the next older one") {
 		t.Errorf("the log does not tell: %s", &c.log)
 	}
-	// A good copy replaces a damaged checkpoint of this machine.
+	// An intact copy must replace a damaged checkpoint of this machine.
 	c.s.Store("runs", key, good)
 	model := filepath.Join(c.dir, checkpointsFolder, "step-00000003", "model.safetensors")
 	if err := os.Truncate(model, 5); err != nil {

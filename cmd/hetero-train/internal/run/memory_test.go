@@ -7,15 +7,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/memory"
 )
 
-// Decoders take what the account leaves, then what the cache of images has not used. A cache that is planned but empty
-// does not cause a warning; a cache with images and decoders count together.
+// Decoders may use the memory that the account leaves free, and then the part of the image cache that is still unused.
+// A cache that is planned but empty must not cause a warning. A cache with images must count together with the
+// decoders.
 func TestDecodersAndCachesHaveOneLimit(t *testing.T) {
 	const mib = 1 << 20
 	part := func(bytes int64) []memory.Part { return []memory.Part{{Name: "part", Bytes: bytes}} }
 	for _, c := range []struct {
 		name               string
-		program, cache     int64 // planned
-		slabs              int   // of 4 MiB that the cache has filled before the decoders
+		program, cache     int64 // planned bytes
+		slabs              int   // slabs of 4 MiB that the cache has filled before the decoders start
 		used, over, growth int64 // growth: the bytes by which the cache may still grow
 	}{
 		{"no images", 60 * mib, 40 * mib, 4, 0, 0, 24 * mib},
@@ -49,10 +50,10 @@ func TestDecodersAndCachesHaveOneLimit(t *testing.T) {
 	}
 }
 
-// filled returns a data set of images that fill 12 slabs of a cache, of which it has read the first slabs.
+// filled returns a data set of images that fill 12 slabs of a cache. The first slabs are already in the cache.
 func filled(t *testing.T, budget *data.Budget, slabs int) data.Dataset {
 	t.Helper()
-	const size, inSlab = 128, 85 // pixels of a side; 3 x 128 x 128 + 8 bytes in 4 MiB
+	const size, inSlab = 128, 85 // width and height in pixels; images of 3 x 128 x 128 + 8 bytes in a slab of 4 MiB
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 12 * inSlab, Eval: 10, Size: size})
 	if err != nil {
 		t.Fatal(err)

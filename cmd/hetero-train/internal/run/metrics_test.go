@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Machines share a configuration. Only those that serve metrics need the files of the server.
+// Machines may share a configuration. Only the machines that serve metrics need the certificate files of the server.
 func TestFilesOfMetricsAreNeededWhereTheyAreServed(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent")
 	files := map[string]config.Metrics{
@@ -20,7 +20,7 @@ func TestFilesOfMetricsAreNeededWhereTheyAreServed(t *testing.T) {
 	for key, m := range files {
 		for _, c := range []struct {
 			ranks  string
-			first  int // rank of this machine
+			first  int // first rank of this machine
 			launch bool
 			needed bool
 		}{

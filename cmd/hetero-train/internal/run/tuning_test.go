@@ -22,8 +22,8 @@ func tunerOf(c *config.Config, peers *replica.Peers) *tuner {
 	return &tuner{tr: newTraining(rank), peers: peers, micro: true}
 }
 
-// All ranks must reject the same candidates. Each rank has the limits of all ranks, but no information about an
-// allocation that fails on another rank.
+// All ranks must reject the same candidates. Each rank knows the limits of all ranks, but does not know whether an
+// allocation fails on another rank.
 func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	c := config.Default()
 	c.Data.BatchSize, c.Train.GradAccumulation = 32, 0
@@ -50,7 +50,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// The key must not depend on the memory that other programs use at the start of a run.
+// The key of a choice must not depend on the memory that other programs use at the start of a run.
 func TestTheKeyOfAChoiceDoesNotDependOnAvailableMemory(t *testing.T) {
 	keyOf := func(bytes int64) string {
 		tune := tunerOf(config.Default(), nil)
@@ -62,7 +62,7 @@ func TestTheKeyOfAChoiceDoesNotDependOnAvailableMemory(t *testing.T) {
 	}
 }
 
-// A choice in the cache must not be used by a run with other memory, times or possible numbers.
+// A run must not use a choice from the cache if its memory, times or possible numbers differ.
 func TestTheKeyOfAChoiceHasAllSettingsOfTheTimes(t *testing.T) {
 	keyOf := func(change func(c *config.Config)) string {
 		c := config.Default()

@@ -10,7 +10,7 @@ func TestADisturbedMeasurementDoesNotChoose(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first       []float64 // times of all candidates in the first pass
-		again       []float64 // times of the first candidate and of its rival, in turns
+		again       []float64 // times of the first candidate and of its rival, alternating
 		want, shown int
 	}{
 		{"the first is fastest", []float64{1, 1.1}, nil, 0, 2},
@@ -21,7 +21,7 @@ func TestADisturbedMeasurementDoesNotChoose(t *testing.T) {
 	} {
 		times, shown := make([][]float64, len(c.first)), []tuning.Timed{{Name: "does not fit"}}
 		for i, s := range c.first {
-			times[i] = []float64{s / 2, s} // of two ranks
+			times[i] = []float64{s / 2, s} // times of the two ranks
 			shown = append(shown, tuning.Timed{Seconds: s})
 		}
 		got, err := confirmed(times, func(i int) error {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// For communicators, a time-out of 0 means no time-out.
+// For communicators, a time-out of 0 means no time-out. A very short time-out must therefore not become 0.
 func TestNoTimeoutIsNone(t *testing.T) {
 	for _, c := range []struct {
 		s    float64

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Ranks compare Source, so it must not name the platform: ranks on amd64 and on arm64 train together.
+// Ranks compare Source, so Source must not name the platform: ranks on amd64 and on arm64 train together.
 func TestTheSourceNamesNoPlatform(t *testing.T) {
 	if got, want := Text(), Source()+" "+runtime.GOOS+"/"+runtime.GOARCH; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -20,8 +20,8 @@ func TestTheSourceNamesNoPlatform(t *testing.T) {
 	}
 }
 
-// The file VERSION is the source: make, scripts/dist.sh, the wheel and the manifest of a release read it. These files
-// repeat it for builds that do not use make, and for readers.
+// The file VERSION defines the version. make, scripts/dist.sh, the wheel and the manifest of a release read it. The
+// files below repeat it, for builds that do not use make, and for readers.
 func TestAllPlacesNameTheReleaseOfTheFileVersion(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile("../../../../" + name)
@@ -30,14 +30,14 @@ func TestAllPlacesNameTheReleaseOfTheFileVersion(t *testing.T) {
 		}
 		return string(text)
 	}
-	// an archive of the sources also names the commit
+	// In an archive of the sources, the version also names the commit.
 	want, _, _ := strings.Cut(strings.TrimSpace(read("VERSION")), "+")
 	if number != want {
 		t.Errorf("version.go: got %q, want %q", number, want)
 	}
 	for name, pattern := range map[string]string{
 		"deploy/pytorch/hetero_train/__init__.py": `(?m)^__version__ = "(.*)"$`,
-		"CHANGELOG.md": `(?m)^## \[(\d.*?)\]`, // the newest release
+		"CHANGELOG.md": `(?m)^## \[(\d.*?)\]`, // the version of the newest release
 	} {
 		found := regexp.MustCompile(pattern).FindStringSubmatch(read(name))
 		if found == nil || found[1] != want {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// A fake program writes an invalid timeline. The script must refuse it.
+// A fake program writes an invalid timeline, which scripts/gpu_check.sh must refuse.
 func TestGPUCheckJudgesATimeline(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")
@@ -72,8 +72,9 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 	}
 }
 
-// The part "attention" of the script prints the rates of attention and of linear layers, and the choices for biases and
-// row sums. It does not read the user's cache, and fails if the run stores none of these choices.
+// Part "attention" of scripts/gpu_check.sh prints the rates of attention and of linear layers, and the kernels that
+// were chosen for biases and row sums. It does not read the user's cache. It fails if the run stores none of these
+// choices.
 func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")

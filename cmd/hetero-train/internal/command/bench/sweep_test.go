@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// points returns points of batches 1, 2, 4, … with the given samples/s.
+// points returns points of batches 1, 2, 4, … with these rates in samples/s.
 func points(rates ...float64) (list []*point) {
 	for i, rate := range rates {
 		p := &point{Batch: 1 << i}
@@ -40,13 +40,13 @@ func TestASweepEndsWhereThroughputStopsGrowing(t *testing.T) {
 		ends  bool
 	}{
 		{[]float64{100}, false},
-		{[]float64{100, 90}, false}, // one slower size may be a disturbed measurement
+		{[]float64{100, 90}, false}, // one slower batch size may be a disturbed measurement
 		{[]float64{100, 90, 110}, false},
 		{[]float64{100, 90, 80}, true},
 		{[]float64{100, 101, 101.9}, true},
 		{[]float64{100, 101, 102.1}, false},
 		{[]float64{100, 200, 90, 190}, true},
-		{[]float64{0.05}, true}, // a step of 20 s
+		{[]float64{0.05}, true}, // 20 s per step
 	} {
 		if got := (&curve{Points: points(c.rates...)}).over(); (got != "") != c.ends {
 			t.Errorf("%v: got %q, want an end: %v", c.rates, got, c.ends)

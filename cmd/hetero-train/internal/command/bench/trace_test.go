@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// fakeNoter is a device that records a given number of kernels.
+// fakeNoter is a device that records this number of kernels.
 type fakeNoter struct{ kernels, stops int }
 
 func (f *fakeNoter) StartActivity() error { return nil }
@@ -25,7 +25,7 @@ func (f *fakeNoter) StopActivity() (device.Activities, error) {
 	return device.Activities{Zero: time.Now(), List: make([]device.Activity, f.kernels)}, nil
 }
 
-// someBatches counts the batches that it returns. It fails after a given number.
+// someBatches counts the batches that it returns, and fails after a given number of batches.
 type someBatches struct {
 	replica.Batches
 	count, most int
@@ -40,7 +40,7 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 	return s.Batches.Next(ctx)
 }
 
-// A recording must end exactly once, even after an error. Steps in which the device captures its graphs again must
+// A recording must end exactly once, even after an error. Some steps capture the graphs of the device again. They must
 // count neither as traced nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
 	f := &modelFlags{

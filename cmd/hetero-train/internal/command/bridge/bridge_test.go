@@ -71,8 +71,8 @@ const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
 	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"samples":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
-// open starts a run of three ranks and returns the first shares. The values of this rank are used for all ranks. more
-// are further settings as JSON, each with a comma before it.
+// open starts a run of three ranks and returns the first shares. All ranks have the values of this rank. more contains
+// further settings as JSON, each with a comma before it.
 func (r *rank) open(dir string, step int, more ...string) []int {
 	r.t.Helper()
 	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"%s}}`,
@@ -82,7 +82,7 @@ func (r *rank) open(dir string, step int, more ...string) []int {
 	return r.answerGathers()
 }
 
-// answerGathers answers until the run has started, and returns the first shares.
+// answerGathers answers the gathers of the other ranks until the run has started, and returns the first shares.
 func (r *rank) answerGathers() []int {
 	r.t.Helper()
 	for {
@@ -107,7 +107,7 @@ func (r *rank) answerGathers() []int {
 	}
 }
 
-// list formats one value per rank.
+// list formats a list with one value per rank as JSON.
 func list[T any](values ...T) string {
 	text, _ := json.Marshal(values) // numbers can always be encoded
 	return string(text)
@@ -147,7 +147,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	if shares[2] > 8 || shares[0] < 18 {
 		t.Errorf("got shares %v, want about 21, 21 and 5", shares)
 	}
-	for _, loss := range []string{"2.5", "1.5", "null", "1.75"} { // null: not finite
+	for _, loss := range []string{"2.5", "1.5", "null", "1.75"} { // null: the loss is not finite
 		r.send(`{"type":"evaluation","step":40,"samples":100,"loss":%s,"seconds":0.1}`, loss)
 		r.receive("done", new(bridge.Done))
 	}
@@ -188,7 +188,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	}
 }
 
-// TestLookup checks that a program finds the curve that an earlier run of the same model stored in the cache.
+// TestLookup checks that a run finds the curve that an earlier run of the same model stored in the cache.
 func TestLookup(t *testing.T) {
 	dir := t.TempDir()
 	cache := filepath.Join(dir, "cache")
@@ -277,7 +277,7 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 			t.Errorf("record %d: got step %d", i, r.Iteration)
 		}
 		seconds += r.Step
-		if math.Abs(r.Training-seconds) > 1e-4 { // each time is rounded
+		if math.Abs(r.Training-seconds) > 1e-4 { // the file contains rounded times
 			t.Errorf("step %d: got a training time of %g s, want %g", i+1, r.Training, seconds)
 		}
 	}
@@ -288,7 +288,7 @@ func TestResumedRunKeepsItsRecords(t *testing.T) {
 	}
 }
 
-// result is a part of result.json.
+// result contains some fields of result.json.
 type result struct {
 	State string
 	Seen  int     `json:"samples_seen"`

@@ -13,14 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
-// TestExporters checks that Prometheus and MLflow get the steps of a run that another program computes.
+// TestExporters checks that Prometheus and MLflow get the steps of a run whose ranks are another program.
 func TestExporters(t *testing.T) {
 	dir, address := t.TempDir(), "127.0.0.1:"+strconv.Itoa(porttest.Free(t))
 	runs := filepath.Join(dir, "mlruns")
 	r := startRank(t)
 	shares := r.open(dir, 0, fmt.Sprintf(`,"metrics.address":%q`, address), fmt.Sprintf(`,"tracking.mlflow":%q`, runs),
 		`,"tracking.interval":"5"`)
-	var losses []string // values and steps of the points of MLflow
+	var losses []string // values and steps of the points sent to MLflow
 	for number := 1; number <= 20; number++ {
 		if number == 1 || number%5 == 0 { // a sample of rank 2 has four times the loss of other samples
 			loss := 2 * float64(shares[0]+shares[1]+4*shares[2]) / 48
@@ -63,7 +63,7 @@ func TestExporters(t *testing.T) {
 		}
 		var got []string
 		for line := range strings.Lines(string(text)) {
-			_, value, _ := strings.Cut(strings.TrimSpace(line), " ") // the value follows the time
+			_, value, _ := strings.Cut(strings.TrimSpace(line), " ") // each line contains the time, and then the value
 			got = append(got, value)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
-// made creates certificates in a new folder, as if the current time were now.
+// made creates certificates in a new folder, as if now were the current time.
 func made(t *testing.T, now time.Time, arguments ...string) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "certificates")
@@ -38,7 +38,7 @@ func call(folder string, now time.Time, arguments ...string) (string, error) {
 	return out.String(), err
 }
 
-// load reads the files of a machine.
+// load reads the certificate files of one machine.
 func load(t *testing.T, authority, folder, name string) *handshake.Certificates {
 	t.Helper()
 	var files [][]byte
@@ -127,14 +127,14 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Options that the authority limits are not ignored silently.
+// If the authority limits an option, the command must warn, and must not ignore the option silently.
 func TestTheAuthorityLimitsTheCertificates(t *testing.T) {
 	folder := made(t, time.Now(), "node-a")
 	alike := filepath.Join(t.TempDir(), "alike")
 	for _, c := range []struct {
 		folder string
 		f      flags
-		mode   os.FileMode // of the key of the authority; 0: unchanged
+		mode   os.FileMode // mode of the key file of the authority; 0: unchanged
 		warns  []string
 	}{
 		{folder, flags{days: 30, authorityDays: 3650}, 0, nil},
@@ -174,16 +174,17 @@ func TestTheAuthorityLimitsTheCertificates(t *testing.T) {
 	}
 }
 
-// Row S13: each side refuses the other side unless it has a valid certificate of a machine of the run.
+// Row S13: each side must refuse the other side unless it has a valid certificate of a machine of the run.
 func TestCertificatesOfConnections(t *testing.T) {
 	own, other := made(t, time.Now(), "rank0", "rank1"), made(t, time.Now(), "rank0", "rank1")
-	expired := made(t, time.Now().AddDate(0, 0, -60), "rank0", "rank1") // certificates of 30 days, authority of 300
+	// The certificates are valid for 30 days, the authority for 300.
+	expired := made(t, time.Now().AddDate(0, 0, -60), "rank0", "rank1")
 	early := made(t, time.Now().AddDate(0, 0, 60), "rank0", "rank1")
 	tests := []struct {
 		name           string
 		server, client *handshake.Certificates
 		dials          string
-		wantClient     string // part of the error of the client; "": none
+		wantClient     string // part of the client's error; "": no error
 		wantServer     string
 	}{
 		{"valid", load(t, own, own, "rank0"), load(t, own, own, "rank1"), "rank0", "", ""},
@@ -233,7 +234,7 @@ func TestCertificatesOfConnections(t *testing.T) {
 	}
 }
 
-// protocol is any protocol; both sides know its secret.
+// protocol is an arbitrary protocol. Both sides know its secret.
 var protocol = handshake.Protocol{Name: [8]byte{'t', 'e', 's', 't'}, Secret: []byte("secret")}
 
 // encrypt performs the handshake and starts TLS.
@@ -251,7 +252,7 @@ func encrypt(conn net.Conn, o handshake.TLS) (*tls.Conn, error) {
 	return session.Encrypt(conn, o)
 }
 
-// Row S13: a client cannot make the server use an older version of TLS, or no TLS.
+// Row S13: a client must not be able to make the server use an older version of TLS, or no TLS.
 func TestNoDowngrade(t *testing.T) {
 	own := made(t, time.Now(), "rank0", "rank1")
 	server := handshake.TLS{Certificates: load(t, own, own, "rank0")}
@@ -268,8 +269,8 @@ func TestNoDowngrade(t *testing.T) {
 			if _, err := conn.Write(bytes.Repeat([]byte{0, 0, 0, 1, 1}, 20)); err != nil {
 				t.Error(err)
 			}
-			answer, _ := io.ReadAll(conn) // may end with a reset, because the server leaves bytes unread
-			const alert = 21              // record type of TLS
+			answer, _ := io.ReadAll(conn) // the connection may end with a reset, because the server leaves bytes unread
+			const alert = 21              // record type of a TLS alert
 			return len(answer) > 0 && answer[0] != alert
 		},
 	} {

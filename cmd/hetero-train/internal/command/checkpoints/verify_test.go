@@ -11,15 +11,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Checkpoints are verified while a run trains. A checkpoint that the run removes or replaces must not count as faulty.
+// A run may remove or replace a checkpoint while it is verified. Such a checkpoint must not count as faulty.
 func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	fault := []checkpoint.Fault{{Reason: "a file is missing"}}
 	errGone := errors.New("gone")
 	for _, c := range []struct {
 		name string
-		// change of a checkpoint during its verification, by name of the checkpoint
+		// By name of a checkpoint: a change of this checkpoint during its verification.
 		meet map[string]func(path string) error
-		err  error    // error of reading the changed checkpoint; nil: a fault
+		err  error    // error of reading the changed checkpoint; nil: it counts as a fault
 		want []string // names of the checkpoints in the result
 		bad  int
 	}{
@@ -63,8 +63,8 @@ func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	}
 }
 
-// replaceFolder replaces a folder by another folder. It keeps the old folder under another name, because the system
-// would otherwise reuse its inode number.
+// replaceFolder replaces a folder by another one. It keeps the old folder under another name; otherwise the system
+// would reuse its inode number.
 func replaceFolder(path string) error {
 	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o755))
 }

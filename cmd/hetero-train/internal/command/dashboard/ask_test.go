@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/dashboard"
 )
 
-// TestCheckAcceptsOnlyADashboard: another server at the port is not healthy, and neither is a server with other flags.
+// Another server at the port must not count as healthy. A server with other flags must not either.
 func TestCheckAcceptsOnlyADashboard(t *testing.T) {
 	healthy := http.NewServeMux()
 	healthy.HandleFunc(dashboard.HealthPath, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -30,7 +30,7 @@ func TestCheckAcceptsOnlyADashboard(t *testing.T) {
 		name    string
 		handler http.Handler
 		serves  bool // the server speaks HTTPS
-		asks    bool // --check has --cert-file
+		asks    bool // the flags of --check include --cert-file
 		want    string
 	}{
 		{"HTTP", healthy, false, false, ""},
@@ -57,7 +57,7 @@ func TestCheckAcceptsOnlyADashboard(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.asks {
-			cfg.Dashboard.CertFile = "node.pem" // only the server reads it
+			cfg.Dashboard.CertFile = "node.pem" // only the server reads the certificate
 		}
 		err = ask(t.Context(), cfg)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -27,7 +27,7 @@ func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
 
 func TestTheFilesDetermineTheDataSet(t *testing.T) {
 	for files, want := range map[string]string{
-		"00000.tar 00000.parquet 00001.tar 00001.parquet": "webdataset", // as img2dataset writes
+		"00000.tar 00000.parquet 00001.tar 00001.parquet": "webdataset", // files that img2dataset writes
 		"a/1.jpg b/2.jpg metadata.csv":                    "images",
 		"data/train-00000-of-00001.parquet":               "huggingface",
 	} {

@@ -55,7 +55,7 @@ func TestWithoutChoicesNothingIsListed(t *testing.T) {
 	}
 }
 
-// The program reads the file that the library writes.
+// The program must read the file that the library writes.
 func TestChoicesOfTheCPUDeviceAreListed(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	t.Setenv("HETERO_CPU_KERNELS", "")

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// Imported weights may have no class names.
+// Imported weights may lack the names of classes.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
 	m := savedModel{run: assembly.New(parts.Defaults(), session.Options{})}
 	if got := m.class(3); got != "class 3" {
@@ -64,7 +64,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 	}
 }
 
-// exhaustedSet is a data set whose reader cannot be opened because the process has no free file descriptors.
+// exhaustedSet is a data set whose reader cannot be opened, because the process has no free file descriptors.
 type exhaustedSet struct{ data.Dataset }
 
 func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
@@ -86,8 +86,7 @@ func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
 	}
 }
 
-// If all class names of both sides are integers, they are compared as names: a folder 1 is the class 1, not the first
-// class.
+// If all class names of both sides are integers, they are still names: folder 1 is class "1", and not the first class.
 func TestClassesThatAreNumbersAreNames(t *testing.T) {
 	digits := []string{"0", "1", "2", "3"}
 	for _, c := range []struct {
@@ -112,7 +111,8 @@ func TestClassesThatAreNumbersAreNames(t *testing.T) {
 	}
 }
 
-// The classifier of text pairs must not read a label in a third column as a part of the second text.
+// A line may have a label in its third column. The classifier of text pairs must not read this label as a part of the
+// second text.
 func TestALineHasTheTextsOfTheClassifier(t *testing.T) {
 	for _, pairs := range []bool{false, true} {
 		r := reader{words: &tokenizer.WordPiece{}, classes: true, pairs: pairs}

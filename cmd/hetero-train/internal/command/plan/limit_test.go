@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// On systems other than Linux, no limit of a process is known.
+// On systems other than Linux, the program cannot read the memory limit of a process.
 func TestAnUnknownLimitIsTheMemoryOfTheMachine(t *testing.T) {
 	group := memory.Limit{Bytes: 40, Source: "memory.max", Ranks: 2}
 	for _, c := range []struct {

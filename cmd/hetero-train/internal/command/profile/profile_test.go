@@ -74,7 +74,7 @@ func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 	}
 }
 
-// Neither slow rounds nor slow single visits change the time of a share relative to the other shares.
+// Slow rounds and single slow visits must not change the times of shares relative to each other.
 func TestStepTimesAreThoseOfQuietVisits(t *testing.T) {
 	times := stepTimes([]int{16, 8, 32}, []int{4, 5, 6},
 		[][]float64{{0.02, 0.01, 0.04}, {0.04, 0.02, 0.08}, {0.02, 0.01, 0.4}, {0.02, 0.01, 0.04}})
@@ -97,7 +97,7 @@ func TestStepTimesAreThoseOfQuietVisits(t *testing.T) {
 func TestAProfileMeasuresTheSharesForWhichItHasTime(t *testing.T) {
 	shares := []int{64, 128, 32}
 	for _, c := range []struct {
-		perSample float64 // s
+		perSample float64 // in s
 		want      []int
 	}{{1e-3, shares}, {0.009, []int{64, 128}}, {0.011, []int{64, 32}}, {0.05, []int{32}}, {1, nil}} {
 		if got := affordable(shares, c.perSample); !slices.Equal(got, c.want) {

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// fakeNetwork has one interface, whose counters a test sets.
+// fakeNetwork has one interface. A test sets its counters.
 type fakeNetwork struct {
 	sent  float64
 	meter telemetry.Meter

@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
-// add adds a change every 20 minutes from first on. At end, the changes have the given outcomes; "" means none.
+// add adds a change every 20 minutes, from first on. At the time end, each change gets its outcome of outcomes; ""
+// means that it gets none.
 func add(t *testing.T, c *changes, first, end time.Time, outcomes ...string) {
 	t.Helper()
 	for i, outcome := range outcomes {
@@ -42,7 +43,7 @@ func TestLogOfChanges(t *testing.T) {
 	}
 	c := open()
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	add(t, c, now, now, applied, failed, applied, "") // the process ended after the last begins
+	add(t, c, now, now, applied, failed, applied, "") // the process ended after it had begun the last change
 	if err := c.end(3, now, undone, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +54,14 @@ func TestLogOfChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.WriteString(`{"id":5,"time":"2026-01`) // the process was killed while it wrote
+	file.WriteString(`{"id":5,"time":"2026-01`) // the process was killed while it wrote this line
 	file.Close()
 	c = open()
-	// At 4:05, the first change is older than an hour. The second one was refused, and counts.
+	// At 4:05, the first change is older than an hour. The second change counts, although it was refused.
 	if left, _ := c.room(5, now.Add(65*time.Minute)); left != 2 {
 		t.Errorf("got room for %d changes, want 2", left)
 	}
-	// With a limit of 1, all three changes must be older than an hour.
+	// With a limit of 1, all three changes must be older than an hour before another one is allowed.
 	if left, next := c.room(1, now.Add(65*time.Minute)); left != 0 || !next.Equal(now.Add(120*time.Minute)) {
 		t.Errorf("a limit of 1: got room for %d changes and the next one at %v", left, next)
 	}
@@ -89,7 +90,8 @@ func TestLogOfChanges(t *testing.T) {
 	c.close()
 }
 
-// A file that is not a log of changes must stay as it is, also without a final newline. A reader must change no file.
+// A file that is not a log of changes must stay unchanged, even if it lacks a final newline. A reader must change no
+// file.
 func TestLogOfChangesKeepsOtherFiles(t *testing.T) {
 	const line = `{"id":1,"time":"2026-01-02T03:00:00Z","event":"begins","queue_system":"slurm","change":{"job":"7","name":"","identity":"","nodes":null,"released":false}}`
 	const half = `{"id":1,"time":"2026-01-02T03:0`
@@ -132,7 +134,7 @@ func TestLogOfChangesKeepsOtherFiles(t *testing.T) {
 	}
 }
 
-// A rotated log must have the changes of the last hour, and the other file all changes.
+// After a rotation, the log must contain the changes of the last hour, and the older file must contain all changes.
 func TestLogOfChangesRotates(t *testing.T) {
 	path, link := filepath.Join(t.TempDir(), "log.jsonl"), filepath.Join(t.TempDir(), "link")
 	open := func(path string) *changes {
@@ -179,7 +181,8 @@ func TestLogOfChangesRotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replace(rotated(link), before, info); err != nil { // a process that ends here leaves all changes twice
+	// If a process ends here, all changes are in both files.
+	if err := replace(rotated(link), before, info); err != nil {
 		t.Fatal(err)
 	}
 	c.close()
@@ -227,7 +230,7 @@ func TestLogOfChangesRotates(t *testing.T) {
 		t.Errorf("got a link to %q, %v, want that the link stays", to, err)
 	}
 	files, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(files) != 3 { // two logs and the lock of the older one
+	if err != nil || len(files) != 3 { // two logs and the lock file of the older one
 		t.Errorf("got the files %v, %v, want 3", files, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/dqn"
 )
 
-// A comparison leaves a policy out if the policy cannot run the jobs. Other errors end the comparison.
+// If a policy cannot run the jobs, a comparison must leave it out. Other errors must end the comparison.
 func TestErrorsThatLeaveAPolicyOut(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -35,7 +35,8 @@ func TestErrorsThatLeaveAPolicyOut(t *testing.T) {
 	}
 }
 
-// Values that differ only by rounding errors count as equal. A constant utilization has no regression.
+// Values that differ only by rounding errors must count as equal. If utilization is constant, there must be no
+// regression on it.
 func TestComparisonOfEqualPolicies(t *testing.T) {
 	figures := func(factor float64) []compare.Figures {
 		return []compare.Figures{{Completion: 100 * factor, Throughput: 30 / factor, Utilization: 0.9},

@@ -10,12 +10,12 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// The reason why a gang does not start on free GPUs names only rules that the kind of job has.
+// The reason why a gang does not start on free GPUs must name only rules of its kind of job.
 func TestObstacleNamesTheRulesOfTheKind(t *testing.T) {
 	const alone, apart = "only within one machine", "only over several machines"
 	for _, c := range []struct {
 		packed, spread float64
-		busy           []int // GPUs with other jobs
+		busy           []int // GPUs that run other jobs
 		want           string
 		no             []string
 	}{

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Jobs that have a GPU at the same time never have the same lane.
+// Jobs that share a GPU at the same time must never have the same lane.
 func TestLanesOfJobsThatShare(t *testing.T) {
 	got := lanesOf([]scheduler.Segment{
 		{GPUs: []int{0}, From: 0, To: 10}, {GPUs: []int{0, 1}, From: 5, To: 20}, {GPUs: []int{0}, From: 12, To: 25},

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// The fake machine has an H100 in use and an idle GTX 1650. Its fastest interface that is up has 25 Gbit/s.
+// The fake machine has an H100 in use and an idle GTX 1650. Its fastest active network interface has 25 Gbit/s.
 func TestLiveDataOfAMachine(t *testing.T) {
 	fast, small := hardwaretest.H100(), hardwaretest.GTX1650()
 	fast.Utilization, fast.Temperature, small.Utilization = 97, 71, 0

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
-// A real cluster has jobs that policy dqn without gang can never start: no node has the label of a job, or a job that
-// runs has GPUs of several types. The other jobs get placements.
+// A real cluster has jobs that policy dqn without gang can never start: no node has the label of the first job, and the
+// second one already runs on GPUs of several types. The other jobs must get placements.
 func TestJobsThatDQNAloneCannotStartDoNotStopTheOthers(t *testing.T) {
 	inf := math.Inf(1)
 	snapshot := &jobqueue.Snapshot{System: "test", Now: 1000, Nodes: []jobqueue.Node{
@@ -56,7 +56,7 @@ func TestJobsThatDQNAloneCannotStartDoNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// Each policy has its own file, even if the names of the policies differ only in separators or are very long.
+// Each policy must have its own file, even if the names of policies differ only in separators, or are very long.
 func TestGanttFiles(t *testing.T) {
 	long := "dqn:/" + strings.Repeat("long/", 100)
 	got := ganttFiles([]string{"gang", "dqn:a/b", "dqn:a-b", "dqn:A/b", long + "x", "dqn:/y/" + long[5:] + "x"})

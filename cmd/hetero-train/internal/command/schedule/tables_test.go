@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// number returns the value of an environment variable, which changes the size of a table.
+// number returns the value of an environment variable that changes the size of a table. usual is the default.
 func number(t *testing.T, name string, usual int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -31,9 +31,9 @@ func number(t *testing.T, name string, usual int) int {
 	return n
 }
 
-// TestUncertainTables prints the table of docs/benchmarks/scheduling.md that compares estimates on long lists. Each run
-// with estimates is paired with the run of the same policy on the same jobs with exact work, and with stated
-// estimates. HETERO_TABLE_JOBS and HETERO_TABLE_LISTS change the size of the table.
+// TestUncertainTables prints the table of docs/benchmarks/scheduling.md that compares estimates on long lists of jobs.
+// Each run with estimates is compared with runs of the same policy and jobs, with exact work and with stated estimates.
+// HETERO_TABLE_JOBS and HETERO_TABLE_LISTS change the size of the table.
 func TestUncertainTables(t *testing.T) {
 	needtest.Large.Need(t, "takes an hour")
 	jobs, lists := number(t, "HETERO_TABLE_JOBS", 10_000), number(t, "HETERO_TABLE_LISTS", 6)

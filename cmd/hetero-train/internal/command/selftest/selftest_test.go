@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// wrongDevice computes wrong results.
+// wrongDevice is a device that computes wrong results.
 type wrongDevice struct{ *reference.Device }
 
 func (d wrongDevice) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// withMemory adds memory of usual sizes to the ranks of a run.
+// withMemory adds typical memory figures to the ranks of a run.
 func withMemory(v runs.View) runs.View {
 	for i := range v.Ranks {
 		v.Ranks[i].Memory = &runs.MemoryView{Samples: 64, Unified: true,
@@ -23,13 +23,13 @@ func withMemory(v runs.View) runs.View {
 	return v
 }
 
-// The lines about memory leave room for the ranks of a small terminal.
+// On a small terminal, the lines about memory must leave room for the ranks.
 func TestMemoryLeavesRoomForTheRanks(t *testing.T) {
 	for _, c := range []struct{ ranks, height, memory int }{
 		{1, 24, 1}, {2, 24, 2}, {4, 24, 4}, {4, 23, 2}, {4, 22, 1}, {40, 40, 1},
 	} {
 		v := withMemory(viewOf(c.ranks))
-		v.Ranks[c.ranks-1].Memory.Used = 4 << 29 // the rank that is nearest its limit
+		v.Ranks[c.ranks-1].Memory.Used = 4 << 29 // this rank is nearest to its limit
 		got := Text(v, 80, c.height)
 		rows := strings.Count(got, "  healthy\n") + strings.Count(got, "  slower than usual,")
 		nearest := fmt.Sprintf("memory of rank %d: resident 2.00 GiB, planned 1.34 GiB, limit 4.00 GiB\n", c.ranks-1)
@@ -41,7 +41,7 @@ func TestMemoryLeavesRoomForTheRanks(t *testing.T) {
 	}
 }
 
-// In a file, the text has all parts of each different plan.
+// If the output is a file, the text must contain all parts of each different plan.
 func TestTextOfMemory(t *testing.T) {
 	v := withMemory(viewOf(3))
 	gpu := v.Ranks[2].Memory

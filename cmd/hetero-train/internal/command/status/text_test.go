@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// viewOf returns a run with values of usual lengths.
+// viewOf returns a run with values of typical lengths.
 func viewOf(ranks int) runs.View {
 	half, oracle, useful, step := 0.5, 0.987, 0.1, 0.6
 	v := runs.View{Name: "a", Last: 51, Common: 50, Length: 200, State: runs.State{Kind: runs.Running},
@@ -50,7 +50,7 @@ func viewOf(ranks int) runs.View {
 
 func TestSlowRunsHaveAThroughput(t *testing.T) {
 	v := viewOf(1)
-	v.Ranks[0].SamplesPerSecond, v.Speed.SamplesPerSecond = 0.4, 0.2 // the rank waits for half of the step
+	v.Ranks[0].SamplesPerSecond, v.Speed.SamplesPerSecond = 0.4, 0.2 // the rank waits during half of the step
 	if got := Text(v, 0, 0); strings.Count(got, "0.4000") != 1 ||
 		!strings.Contains(got, "Cluster Throughput: 0.2000 samples/s") {
 		t.Errorf("got\n%s\nwant 0.4000 samples/s of the rank's busy time and 0.2000 of the step", got)
@@ -67,7 +67,8 @@ func TestATallTerminalShowsAllRanks(t *testing.T) {
 	}
 }
 
-// After its end, a run has the verdict on all its steps, and the newest advice against the loss that it names.
+// After its end, a run must show the verdict on all its steps. It must also show the newest advice about the kind of
+// loss that this verdict names.
 func TestBottleneckOfARun(t *testing.T) {
 	v := viewOf(2)
 	v.Verdicts = []runs.Verdict{
@@ -84,7 +85,7 @@ func TestBottleneckOfARun(t *testing.T) {
 		{whole, "bottleneck: noise-bound: C (steps 3 to 120)\n  advice: calm it\n"},
 		{&runs.Account{From: 3, To: 120, Bound: "compute-bound", Verdict: "compute-bound: D"},
 			"bottleneck: compute-bound: D (steps 3 to 120)\nalert"},
-		{&runs.Account{From: 3, To: 120}, "bottleneck: data-bound: B"}, // a summary of an older program
+		{&runs.Account{From: 3, To: 120}, "bottleneck: data-bound: B"}, // a summary that an older program wrote
 	} {
 		v.Account = c.account
 		if got := Text(v, 0, 0); !strings.Contains(got, c.want) {
@@ -93,7 +94,7 @@ func TestBottleneckOfARun(t *testing.T) {
 	}
 }
 
-// TestFiguresOfTheWholeRunSaySo: the figures of ranks belong to fewer steps.
+// The figures of the run cover all steps, and those of ranks only some. The text must say so.
 func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
 	v := viewOf(2)
 	v.SegmentFrom, v.Totals.Ended, v.Totals.SamplesPerSecond = 41, true, 300
@@ -147,7 +148,7 @@ alert: step 40: rank 1 is slower than usual
 	}
 }
 
-// TestTextShowsRanksThatNeedAttention: if there is no room for all ranks.
+// If there is no room for all ranks, the text must show those that need attention.
 func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	v := viewOf(1000)
 	for rank := range v.Ranks {
@@ -164,8 +165,8 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	}
 }
 
-// The first sentence has the account of the dashboard's page: that of the newest window, and after the end that of the
-// summary.
+// The first sentence must use the same account as the dashboard's page: that of the newest window, and after the end
+// that of the summary.
 func TestTheSentenceHasTheAccountOfThePage(t *testing.T) {
 	v := viewOf(2)
 	v.Verdicts = []runs.Verdict{{BottleneckEvent: runtime.BottleneckEvent{Seconds: 1,
@@ -179,7 +180,7 @@ func TestTheSentenceHasTheAccountOfThePage(t *testing.T) {
 		{runs.Running, nil, "The cluster does 80 % of what it could."},
 		{runs.Running, summary, "The cluster does 80 % of what it could."},
 		{runs.Finished, summary, "The cluster did 60 % of what it could."},
-		{runs.Crashed, nil, ""}, // the newest window is not the whole run
+		{runs.Crashed, nil, ""}, // the newest window does not cover the whole run
 	} {
 		v.State.Kind, v.Account = test.kind, test.account
 		got := Text(v, 0, 0)
@@ -189,7 +190,7 @@ func TestTheSentenceHasTheAccountOfThePage(t *testing.T) {
 	}
 }
 
-// TestTextOfARunThatHasEnded: the figures are those of the whole run, and not those of its last step.
+// The text must contain the figures of the whole run, and not those of its last step.
 func TestTextOfARunThatHasEnded(t *testing.T) {
 	v := viewOf(2)
 	v.State.Kind, v.Totals = runs.Finished, runs.Totals{Seconds: 48.25, StepSeconds: 0.24125, SamplesPerSecond: 265.3,
@@ -204,7 +205,7 @@ func TestTextOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestTextNamesMissingAndDamagedRecords: the figures of all ranks are then unknown.
+// If records are missing or damaged, the text must name them, because the figures of all ranks are then unknown.
 func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	v := viewOf(2)
 	v.Ranks[1].Record, v.Ranks[1].Missing = nil, true
@@ -220,7 +221,7 @@ func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 	}
 }
 
-// TestTextFitsAnyWindow: no line is longer than the window, and no word or number is lost or divided.
+// No line may be longer than the window, and no word or number may be lost or divided.
 func TestTextFitsAnyWindow(t *testing.T) {
 	v := withMemory(viewOf(40))
 	tiny := 0.00125

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// SageMaker passes all hyperparameters as texts. Its SDK encodes the values of some estimators as JSON.
+// SageMaker passes all hyperparameters as texts. For some estimators, its SDK encodes the values as JSON.
 func TestSettingsOfSageMaker(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "input", "config")
@@ -38,7 +38,7 @@ func TestSettingsOfSageMaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// the command line overrides both
+	// The command line overrides SageMaker's settings and the file.
 	o = append(o, config.Override{Origin: "--set", Key: "train.steps", Value: "3"})
 	cfg, err := config.Load("", config.Catalog{}, o...)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestSettingsOfSageMaker(t *testing.T) {
 	}
 }
 
-// Outside a job, the command creates nothing.
+// Outside a SageMaker job, the command must create no files.
 func TestTheFlagOfSageMakerOutsideAJob(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "ml")
 	a := &cli.App{Env: session.Environment{Environ: []string{"SAGEMAKER_BASE_DIR=" + base}}}

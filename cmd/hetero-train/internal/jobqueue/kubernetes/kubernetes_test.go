@@ -54,16 +54,16 @@ const (
 		{"metadata":{"name":"ample","namespace":"ml"},"status":{"hard":{"requests.nvidia.com/gpu":"100"},"used":{}}}]}`
 )
 
-// server is a fake API server with lists of objects and one Job. It records the patches.
+// server is a fake API server with lists of objects and one Job. It records the patches that it receives.
 type server struct {
 	mutex   sync.Mutex
 	patches []string
 	failing string            // path for which the server returns 403
-	more    map[string]string // answers by path
-	missing string            // message of 404
-	// Answers that replace those of more, one after each patch.
+	more    map[string]string // further answers, by path
+	missing string            // message of responses with status 404
+	// Answers by path that replace those of more. Each patch advances to the next answer.
 	after     map[string][]string
-	conflicts int // patches that the server refuses
+	conflicts int // number of patches that the server refuses
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +116,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, text)
 }
 
-// start connects the real kubectl with a server of the test.
+// start starts the server, and makes the real kubectl use it.
 func start(t *testing.T) *server {
 	t.Helper()
 	needtest.Program(t, "kubectl", "kubectl")
@@ -130,7 +130,7 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", file)
-	t.Setenv("HOME", t.TempDir()) // kubectl caches the resource types of the server there
+	t.Setenv("HOME", t.TempDir()) // kubectl caches the server's resource types in HOME
 	return s
 }
 
@@ -185,7 +185,7 @@ func checkSnapshot(t *testing.T, s *jobqueue.Snapshot) {
 	}
 }
 
-// The real kubectl reads from, and patches, a server of the test.
+// The real kubectl must be able to read from the fake server, and to patch its objects.
 func TestKubectl(t *testing.T) {
 	web := start(t)
 	c := &Client{Context: "test"}
@@ -214,7 +214,7 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// sameJSON compares the words before a JSON object, and the object.
+// sameJSON reports whether two texts have the same words before a JSON object, and equal objects.
 func sameJSON(a, b string) bool {
 	i, j := strings.IndexByte(a, '{'), strings.IndexByte(b, '{')
 	var x, y any

@@ -16,7 +16,7 @@ func placedJob(hosts, spec, status string) string {
 		spec, hosts, status)
 }
 
-// Undo must revert exactly what Apply changed, and leave out a Job that runs, ended, or was changed since.
+// Undo must revert exactly what Apply changed. It must leave out a Job that runs, has ended, or was changed since.
 func TestUndo(t *testing.T) {
 	web := start(t)
 	const path = "/apis/batch/v1/namespaces/ml/jobs/lm"
@@ -38,8 +38,8 @@ func TestUndo(t *testing.T) {
 	ready := placedJob(`"host-volta1"`, `"suspend":true,`, "")
 	for i, c := range []struct {
 		name, job, pods string
-		later           []string // the Job at the reads after the first one
-		conflicts       int      // patches that the server refuses first
+		later           []string // the Job at each read after the first one
+		conflicts       int      // number of patches that the server refuses first
 		over            bool
 		what, fault     string
 		patches         []string
@@ -76,7 +76,7 @@ func TestUndo(t *testing.T) {
 	} {
 		for _, apply := range []bool{false, true} {
 			if !apply && i > 0 {
-				continue // each call of kubectl takes CPU time
+				continue // skips further checks, because each call of kubectl takes CPU time
 			}
 			web.patches, web.conflicts = nil, c.conflicts
 			// kubectl reads the Job itself before each patch.
@@ -123,13 +123,13 @@ func TestUndo(t *testing.T) {
 	if id, err := (&Client{Context: "test"}).Cluster(context.Background()); err != nil || id != "c1" {
 		t.Errorf("identity of the cluster: got %q, %v, want c1", id, err)
 	}
-	// From the second change on, only a Job of the list is read.
+	// From the second change on, the client reads only Jobs that are in its list of Jobs.
 	web.failing, web.missing = "", ""
 	job := placedJob(`"host-volta1"`, "", "")
 	web.more = map[string]string{path: job, "/apis/batch/v1/jobs": `{"items":[` + job + `]}`,
 		pods: `{"items":[{"status":{"phase":"Pending"}}]}`}
 	client, later := &Client{Context: "test"}, change
-	later.Identity = "u6" // of an earlier Job with this name
+	later.Identity = "u6" // belongs to an earlier Job with this name
 	for i, c := range []struct {
 		change         jobqueue.Change
 		possible, over bool

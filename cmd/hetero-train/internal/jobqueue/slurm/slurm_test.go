@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
-// fake puts shell scripts with these names at the start of the search path.
+// fake puts shell scripts with these names at the start of PATH.
 func fake(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func data(t *testing.T, name string) string {
 	return "cat " + path + "\n"
 }
 
-// The files contain the output of Slurm 22.05.8 for four nodes and seven jobs, with the fields that this package reads.
-// The files of 23.11 state the same facts in the notation of data parser v0.0.40.
+// The files contain the output of Slurm 22.05.8 for four nodes and seven jobs, reduced to the fields that this package
+// reads. The files of 23.11 state the same facts in the notation of data parser v0.0.40.
 func TestRead(t *testing.T) {
 	for _, version := range []struct {
 		release string

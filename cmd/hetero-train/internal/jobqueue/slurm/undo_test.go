@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
-// Undo must revert exactly what Apply changed, and leave out a job that has started, or was changed since.
+// Undo must revert exactly what Apply changed. It must leave out a job that has started, or was changed since.
 func TestUndo(t *testing.T) {
 	change := jobqueue.Change{Job: "7", Name: "lm", Identity: "submitted at 100", Nodes: []string{"n1", "n2"},
 		Released: true}
@@ -29,7 +29,7 @@ func TestUndo(t *testing.T) {
 	for _, c := range []struct {
 		name, state, reason, nodes string
 		submit                     int
-		after                      string // the queue after uhold
+		after                      string // queue after scontrol uhold
 		over                       bool
 		what, calls, fault         string
 	}{
