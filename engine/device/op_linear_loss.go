@@ -24,6 +24,14 @@ type LinearCrossEntropy struct{ Counted }
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
 type LinearCrossEntropyDiff struct{ Counted }
 
+// LinearCrossEntropyBoth is LinearCrossEntropy and LinearCrossEntropyDiff in one op, which computes each logit once. The
+// product src·weightᵀ is rounded to src's type before the bias is added in f32. A plan uses this op, in the backward
+// pass, if the device has a kernel for it, and if no other op reads the loss.
+//
+//	in   src (R, C); weight (V, C), of src's type; labels (R), i32; scale (1), f32; [bias (V), f32]
+//	out  loss (R), f32; position (R), i32; diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
+type LinearCrossEntropyBoth struct{ Counted }
+
 // Counted holds the fraction of rows that FLOPs counts. It does not change the result of the op.
 type Counted struct {
 	// Fraction is the expected fraction of the rows that have a label, 0…1; 0 means all rows.
@@ -43,6 +51,9 @@ func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
 
 // Kind implements Op.
 func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff" }
+
+// Kind implements Op.
+func (LinearCrossEntropyBoth) Kind() string { return "linear_cross_entropy_both" }
 
 // checkLinearLoss checks the operands that both ops have. If the parameter bias is true, the last operand is the bias.
 func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
@@ -94,6 +105,24 @@ func (op LinearCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return out, err
 }
 
+// Infer implements Op.
+func (op LinearCrossEntropyBoth) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 4, 5); err != nil {
+		return nil, err
+	}
+	if err := checkLinearLoss(op, in, len(in) == 5); err != nil {
+		return nil, err
+	}
+	src, weight, dt := in[0], in[1], weightType(in[0].DType)
+	err := firstError(wantShape(op, "scale", in[3], 1), wantType(op, "scale", in[3], dt))
+	r := src.Shape[0]
+	out := []TensorSpec{Spec(dt, r), Spec(tensor.I32, r), Spec(src.DType, src.Shape...), Spec(dt, weight.Shape...)}
+	if len(in) == 5 {
+		out = append(out, Spec(dt, weight.Shape[0]))
+	}
+	return out, err
+}
+
 // FLOPs implements Coster.
 func (op LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
 	return op.of(2 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
@@ -102,4 +131,9 @@ func (op LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
 // FLOPs implements Coster. It does not count the logits that a device computes again.
 func (op LinearCrossEntropyDiff) FLOPs(in, _ []TensorSpec) int64 {
 	return op.of(4 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
+}
+
+// FLOPs implements Coster.
+func (op LinearCrossEntropyBoth) FLOPs(in, _ []TensorSpec) int64 {
+	return op.of(6 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
 }
