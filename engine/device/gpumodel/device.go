@@ -24,7 +24,8 @@ func Open(g GPU) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev.Saved, dev.Scratch = savedBytes, scratchBytes
+	dev.Saved = savedBytes
+	dev.Scratch = func(op device.Op, in, _ []device.TensorSpec) int64 { return g.scratchBytes(op, in) }
 	return &Device{Device: dev, gpu: g}, nil
 }
 
@@ -71,24 +72,47 @@ func savedBytes(op device.Op, image device.TensorSpec) int64 {
 
 // scratchBytes returns the fixed part of a kernel's workspace, as cuda/src/linear_loss.cu and attention.cu reserve it.
 // Libraries on the GPU choose the workspaces of products and convolutions. Those of sums over rows are small.
-func scratchBytes(op device.Op, in, out []device.TensorSpec) int64 {
-	const rowsOfPart, classesOfPart, word, statistics = 8192, 4096, 4, 16
+func (g GPU) scratchBytes(op device.Op, in []device.TensorSpec) int64 {
+	const word = 4
 	switch op.(type) {
 	case device.AttentionDiff:
 		return word * in[2].Shape.Elements() // one sum for each row of each head
-	case device.LinearCrossEntropy, device.LinearCrossEntropyDiff:
-	default:
-		return 0
+	case device.LinearCrossEntropy:
+		return g.lossBytes(in, word)
+	case device.LinearCrossEntropyBoth:
+		const unit = paddedClasses
+		classes, channels := int64(in[1].Shape[0]), int64(in[0].Shape[1])
+		bytes := g.lossBytes(in, in[0].DType.Size())
+		if classes%unit != 0 {
+			bytes += word * unit * channels // gradient of the last classes
+		}
+		if len(in) == 5 {
+			bytes += word * (classes/unit + 2) * unit // gradients of the bias
+		}
+		return bytes
 	}
-	all, channels := int64(in[0].Shape[0]), int64(in[0].Shape[1])
-	rows, classes := min(all, rowsOfPart), min(int64(in[1].Shape[0]), classesOfPart)
-	logits := word * rows * classes
-	if _, forward := op.(device.LinearCrossEntropy); forward {
-		return logits + statistics*all
+	return 0
+}
+
+// paddedClasses is the unit to which package cuda pads the number of classes of a loss over a vocabulary.
+const paddedClasses = 64
+
+// mostLogits and partOfMemory limit the logits that package cuda has in memory, to mostLogits bytes and to a fraction of
+// the GPU's memory.
+const mostLogits, partOfMemory = gib, 16
+
+// lossBytes returns the memory for the logits of a block of rows, whose elements have size bytes, and for a padded copy
+// of the weights.
+func (g GPU) lossBytes(in []device.TensorSpec, size int64) int64 {
+	rows, classes, channels := int64(in[0].Shape[0]), int64(in[1].Shape[0]), int64(in[0].Shape[1])
+	padded := (classes + paddedClasses - 1) / paddedClasses * paddedClasses
+	blocks := rows
+	if most := min(mostLogits, g.MemoryBytes/partOfMemory) / (padded * size); most > 0 {
+		blocks = (rows + most - 1) / most
 	}
-	sums := int64(0)
-	if in[0].DType.Size() < word {
-		sums = word * rows * channels
+	bytes := (rows + blocks - 1) / blocks * padded * size
+	if padded > classes {
+		bytes += padded * channels * in[1].DType.Size()
 	}
-	return logits + sums + word*max(rows, classes)*channels + word*classes
+	return bytes
 }
