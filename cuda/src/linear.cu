@@ -273,8 +273,8 @@ std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
   auto k = with_gradient(r, 1, r.in[0].dims[1]);
   const ht_spec &diff_dst = k->in[0], &weight = k->in[1], &diff_src = k->out[0];
   want_fit(diff_src, weight, diff_dst);
-  const ProductShape plain{diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype,
-                           false,            false};
+  const ProductShape plain{
+      diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false};
   return finished(std::move(k), {plain});
 }
 

@@ -222,9 +222,12 @@ struct Products {
     const ht_linear_params p{s.biased};
     Specs out = {make_spec(HT_F32, {classes, s.channels})};
     if (s.biased) out.push_back(make_spec(HT_F32, {classes}));
-    return make_linear_diff_weights(
-        {HT_LINEAR_DIFF_WEIGHTS, &p, {make_spec(s.dtype, {rows, s.channels}), make_spec(s.dtype, {rows, classes})}, out, 0},
-        s.padded(), add);
+    return make_linear_diff_weights({HT_LINEAR_DIFF_WEIGHTS,
+                                     &p,
+                                     {make_spec(s.dtype, {rows, s.channels}), make_spec(s.dtype, {rows, classes})},
+                                     out,
+                                     0},
+                                    s.padded(), add);
   }
 
   int64_t workspace() const {
@@ -271,7 +274,8 @@ template <class T, bool kGradient> struct LinearLoss final : Kernel {
       if (biased) bias_at = reserve((size.whole() + 2 * kUnit) * int64_t{sizeof(float)});
       const cudaDeviceProp facts = device_facts();
       const int64_t most = static_cast<int64_t>(facts.sharedMemPerBlockOptin) - kOwnShared;
-      if (10 * facts.major + facts.minor >= kTensorArch && size.row_bytes() <= most) shared = static_cast<int>(size.row_bytes());
+      if (10 * facts.major + facts.minor >= kTensorArch && size.row_bytes() <= most)
+        shared = static_cast<int>(size.row_bytes());
     }
     int64_t scratch = 0;
     for (const Products &p : products) scratch = std::max(scratch, p.workspace());
@@ -282,15 +286,23 @@ template <class T, bool kGradient> struct LinearLoss final : Kernel {
     auto *logits = reinterpret_cast<Logit *>(memory(x, logits_at));
     void *weight = x.in[1];
     if (size.rest()) {
-      const Block from{size.dtype, 1, size.classes, size.channels, true}, to{size.dtype, 1, size.padded(),
-                                                                             size.channels, true};
+      const Block from{size.dtype, 1, size.classes, size.channels, true},
+          to{size.dtype, 1, size.padded(), size.channels, true};
       weight = memory(x, weight_at);
       refit(from, x.in[1], to, weight, nullptr, x.queue);
     }
-    Pass pass{0, 0, size.classes, size.padded(), bias(x), static_cast<const int32_t *>(x.in[2]),
-              static_cast<float *>(x.out[0]), static_cast<int32_t *>(x.out[1]),
+    Pass pass{0,
+              0,
+              size.classes,
+              size.padded(),
+              bias(x),
+              static_cast<const int32_t *>(x.in[2]),
+              static_cast<float *>(x.out[0]),
+              static_cast<int32_t *>(x.out[1]),
               kGradient ? nullptr : static_cast<float *>(x.out[2]),
-              kGradient ? static_cast<const float *>(x.in[3]) : nullptr, bad.word(), shared > 0};
+              kGradient ? static_cast<const float *>(x.in[3]) : nullptr,
+              bad.word(),
+              shared > 0};
     for (int64_t r = 0; r < size.rows; r += block) {
       const Products &p = size.rows - r < block ? products.back() : products.front();
       void *src = static_cast<char *>(x.in[0]) + r * size.channels * dtype_size(size.dtype);
@@ -322,8 +334,8 @@ private:
   // Computes the gradients of the block of rows from r on. The products do not add to sums of a bias, so kernels add
   // the sums of later blocks. In the workspace, the sums are: of the rest (kUnit), of a later block (all classes).
   void gradients(const Args &x, const Products &p, int64_t r, void *src, void *weight, void *d) {
-    void *scratch = memory(x, scratch_at), *diff_src = static_cast<char *>(x.out[2]) +
-                                                       r * size.channels * dtype_size(size.dtype);
+    void *scratch = memory(x, scratch_at),
+         *diff_src = static_cast<char *>(x.out[2]) + r * size.channels * dtype_size(size.dtype);
     hetero::run(p.diff_src, d, weight, diff_src, nullptr, scratch, x.queue);
     const bool add = r > 0;
     float *const rest_bias = floats(x, bias_at), *const later = rest_bias + kUnit;

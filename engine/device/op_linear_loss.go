@@ -24,9 +24,9 @@ type LinearCrossEntropy struct{ Counted }
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
 type LinearCrossEntropyDiff struct{ Counted }
 
-// LinearCrossEntropyBoth is LinearCrossEntropy and LinearCrossEntropyDiff in one op, which computes each logit once. The
-// product src·weightᵀ is rounded to src's type before the bias is added in f32. A plan uses this op, in the backward
-// pass, if the device has a kernel for it, and if no other op reads the loss.
+// LinearCrossEntropyBoth is LinearCrossEntropy and LinearCrossEntropyDiff in one op, which computes each logit once.
+// The product src·weightᵀ is rounded to src's type before the bias is added in f32. A plan uses this op, in the
+// backward pass, if the device has a kernel for it, and if no other op reads the loss.
 //
 //	in   src (R, C); weight (V, C), of src's type; labels (R), i32; scale (1), f32; [bias (V), f32]
 //	out  loss (R), f32; position (R), i32; diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]

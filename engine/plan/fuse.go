@@ -29,7 +29,8 @@ func fusable(nodes []*graph.Node) map[*graph.Node]*pair {
 		const lse = 3
 		loss := diff.In[lse].Node
 		in := slices.Concat(diff.In[:lse], diff.In[lse+2:])
-		if loss == nil || !slices.Contains(nodes, loss) || !slices.Equal(loss.In, in) || readBesides(nodes, loss, diff) {
+		if loss == nil || !slices.Contains(nodes, loss) || !slices.Equal(loss.In, in) ||
+			readBesides(nodes, loss, diff) {
 			continue
 		}
 		both := &graph.Node{Name: loss.Name, Op: device.LinearCrossEntropyBoth{Counted: op.Counted}, Phase: diff.Phase,

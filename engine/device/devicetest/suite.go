@@ -19,8 +19,8 @@ type Caps struct {
 	// whose kernels for two types differ only in the conversion of values: the second type has the same layouts, so
 	// further runs would test the same code.
 	Brief []tensor.DType
-	// Lacks lists kinds of ops that the device leaves to the planner's decomposition, or for which the planner uses other
-	// ops of the device. The suite does not run cases whose field needs names such an op. If the device returns
+	// Lacks lists kinds of ops that the device leaves to the planner's decomposition, or for which the planner uses
+	// other ops of the device. The suite does not run cases whose field needs names such an op. If the device returns
 	// ErrUnsupported for such an op in another case, the suite skips the case with a log line. ErrUnsupported for
 	// another op is a failure.
 	Lacks []string

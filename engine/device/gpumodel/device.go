@@ -97,8 +97,8 @@ func (g GPU) scratchBytes(op device.Op, in []device.TensorSpec) int64 {
 // paddedClasses is the unit to which package cuda pads the number of classes of a loss over a vocabulary.
 const paddedClasses = 64
 
-// mostLogits and partOfMemory limit the logits that package cuda has in memory, to mostLogits bytes and to a fraction of
-// the GPU's memory.
+// mostLogits and partOfMemory limit the logits that package cuda has in memory, to mostLogits bytes and to a fraction
+// of the GPU's memory.
 const mostLogits, partOfMemory = gib, 16
 
 // lossBytes returns the memory for the logits of a block of rows, whose elements have size bytes, and for a padded copy

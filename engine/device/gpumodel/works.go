@@ -45,7 +45,8 @@ const (
 )
 
 // Works lists the measured steps (docs/benchmarks/gpu.md), all in bf16 with SGD and without dropout. A test compares
-// Present, or Predicted if Present is 0, with the predictions of this version. BERT-base was not used for the efficiencies, but it showed that
+// Present, or Predicted if Present is 0, with the predictions of this version.
+// BERT-base was not used for the efficiencies, but it showed that
 // attention needs Kind.Traffic.
 var Works = []Work{
 	{"ResNet-50, 224x224, batch 256", "resnet50", false, resnet, 50.17e-3, 50.05e-3, true, 0, 0, 6.22056e12, 90.0075e9},
