@@ -278,7 +278,8 @@ func linearLossCases() []valueCase {
 							append([]Operand{in[0], in[1], in[2], saved[2], in[last]}, in[3:last]...)...)
 					}},
 				valueCase{name: "linear_cross_entropy_both" + name, inputs: both,
-					run: one(device.LinearCrossEntropyBoth{}), tolerance: scores, chain: true, large: large, needs: device.LinearCrossEntropyBoth{}.Kind()})
+					run: one(device.LinearCrossEntropyBoth{}), tolerance: scores, chain: true,
+					large: large, needs: device.LinearCrossEntropyBoth{}.Kind()})
 		}
 	}
 	cases = append(cases, valueCase{name: "linear_cross_entropy without labels", run: one(device.LinearCrossEntropy{}),
