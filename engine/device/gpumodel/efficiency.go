@@ -91,6 +91,12 @@ var Changes = []Change{
 	{Kind{"linear_cross_entropy_both", true, launchTime, 0.559, 0},
 		[]string{"linear_cross_entropy", "linear_cross_entropy_diff"},
 		"products with the efficiency of linear, a pass over the logits with the mean efficiency of other ops"},
+	// Two kernels. The first one loads 16 bytes at a time, with 47 KB of loads per multiprocessor.
+	{Kind{"bias_gelu_diff", false, 2 * launchTime, otherMoves, 0}, []string{"bias_gelu_diff"},
+		"two kernels with the mean efficiency of other ops"},
+	// Four kernels. They read two of four large operands twice: 1.5 times the traffic of the limit.
+	{Kind{"layer_norm_diff", false, 4 * launchTime, otherMoves / 1.5, 0}, []string{"layer_norm_diff"},
+		"four kernels with 1.5 times the traffic and the mean efficiency of other ops"},
 }
 
 // sameAs maps kinds that were not measured to similar kinds that were.
