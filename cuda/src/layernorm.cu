@@ -93,8 +93,8 @@ __global__ void diff_rows(int64_t rows, int64_t channels, const T *diff, const T
   }
 }
 
-// partial (pieces, 2, C): sums of diff·x̂ and of diff over the rows of a piece. A thread adds V adjacent columns of every
-// kThreads/32nd row. It loads kAhead of these rows before it adds them, because a table of few channels has few threads.
+// partial (pieces, 2, C): sums of diff·x̂ and of diff over the rows of a piece. A thread adds V adjacent columns of
+// every kThreads/32nd row. It loads kAhead of these rows before it adds them, because few channels mean few threads.
 template <int V, class T>
 __global__ void diff_params(int64_t rows, int64_t channels, const T *diff, const T *x, const float *means,
                             const float *inverses, float *partial) {
