@@ -35,7 +35,7 @@ constexpr int kRowThreads = 512;
 constexpr int64_t kMostLogits = int64_t{1} << 30, kPartOfMemory = 16;
 #else
 constexpr int kRowThreads = 64;
-constexpr int64_t kMostLogits = 1 << 19, kPartOfMemory = 16;
+constexpr int64_t kMostLogits = 1 << 18, kPartOfMemory = 16;
 #endif
 
 // Shared memory of a block besides the row: results of warps.
@@ -90,6 +90,7 @@ template <class T, bool kGradient> __global__ void __launch_bounds__(kRowThreads
   constexpr int V = Pack<T>::size, kWarps = kRowThreads / 32;
   __shared__ Stats stats_of[kWarps];
   __shared__ int higher_of[kWarps];
+  static_assert(sizeof stats_of + sizeof higher_of <= kOwnShared, "a row and the results of warps share the memory");
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const Row<T> from{p};
   for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
@@ -188,11 +189,13 @@ struct Sizes {
   int64_t whole() const { return classes / kUnit * kUnit; } // classes before the last unit, if that has padding
   int64_t rest() const { return classes - whole(); }
   int64_t row_bytes() const { return padded() * dtype_size(logits); }
-  // Rows of a block, the same in all blocks but the last: as few blocks as fit into the memory for logits.
+  // Rows of a block, the same in all blocks but the last: as few blocks as fit into the memory for logits. All blocks
+  // begin at a multiple of kUnit rows, so their addresses in src and diff_src are as aligned as those of the operands.
   int64_t rows_of_block() const {
     const int64_t memory = static_cast<int64_t>(device_facts().totalGlobalMem) / kPartOfMemory;
-    const int64_t most = std::max<int64_t>(std::min(kMostLogits, memory) / row_bytes(), 1);
-    return (rows + (rows + most - 1) / most - 1) / ((rows + most - 1) / most);
+    const int64_t most = std::max(std::min(kMostLogits, memory) / row_bytes() / kUnit * kUnit, kUnit);
+    const int64_t blocks = (rows + most - 1) / most;
+    return std::min(up((rows + blocks - 1) / blocks, kUnit), rows);
   }
 };
 

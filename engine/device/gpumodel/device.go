@@ -80,22 +80,23 @@ func (g GPU) scratchBytes(op device.Op, in []device.TensorSpec) int64 {
 	case device.LinearCrossEntropy:
 		return g.lossBytes(in, word)
 	case device.LinearCrossEntropyBoth:
-		const unit = paddedClasses
 		classes, channels := int64(in[1].Shape[0]), int64(in[0].Shape[1])
 		bytes := g.lossBytes(in, in[0].DType.Size())
-		if classes%unit != 0 {
-			bytes += word * unit * channels // gradient of the last classes
+		if classes%lossUnit != 0 {
+			bytes += word * lossUnit * channels // gradient of the last classes
 		}
 		if len(in) == 5 {
-			bytes += word * (classes/unit + 2) * unit // gradients of the bias
+			bytes += word * (classes/lossUnit + 2) * lossUnit // gradients of the bias
 		}
 		return bytes
 	}
 	return 0
 }
 
-// paddedClasses is the unit to which package cuda pads the number of classes of a loss over a vocabulary.
-const paddedClasses = 64
+// lossUnit is the number of which the padded classes and the rows of a block are multiples, in package cuda.
+const lossUnit = 64
+
+func roundUp(n int64) int64 { return (n + lossUnit - 1) / lossUnit * lossUnit }
 
 // mostLogits and partOfMemory limit the logits that package cuda has in memory, to mostLogits bytes and to a fraction
 // of the GPU's memory.
@@ -105,12 +106,10 @@ const mostLogits, partOfMemory = gib, 16
 // of the weights.
 func (g GPU) lossBytes(in []device.TensorSpec, size int64) int64 {
 	rows, classes, channels := int64(in[0].Shape[0]), int64(in[1].Shape[0]), int64(in[0].Shape[1])
-	padded := (classes + paddedClasses - 1) / paddedClasses * paddedClasses
-	blocks := rows
-	if most := min(mostLogits, g.MemoryBytes/partOfMemory) / (padded * size); most > 0 {
-		blocks = (rows + most - 1) / most
-	}
-	bytes := (rows + blocks - 1) / blocks * padded * size
+	padded := roundUp(classes)
+	most := max(min(mostLogits, g.MemoryBytes/partOfMemory)/(padded*size)/lossUnit*lossUnit, lossUnit)
+	blocks := (rows + most - 1) / most
+	bytes := min(roundUp((rows+blocks-1)/blocks), rows) * padded * size
 	if padded > classes {
 		bytes += padded * channels * in[1].DType.Size()
 	}
