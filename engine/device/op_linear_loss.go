@@ -3,8 +3,7 @@ package device
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
 // LinearCrossEntropy is a Linear over a large vocabulary, followed by the softmax cross-entropy of its result. A device
-// computes the logits in parts and does not store them. Rows with a label < 0 are ignored; their logits are not
-// computed.
+// computes the logits in parts, so that their memory has a limit. Rows with a label < 0 are ignored.
 //
 // Legend: R rows, C channels, V classes.
 //
