@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
@@ -21,7 +22,7 @@ func conform(t *testing.T, lib *native.Library, match string, dt tensor.DType, l
 		t.Fatal(err)
 	}
 	result := conformance.Run("shim", func(t conformance.T) {
-		devicetest.Run(t, capturing(lib), devicetest.Caps{Types: []tensor.DType{dt}})
+		devicetest.Run(t, capturing(lib), devicetest.Caps{Types: []tensor.DType{dt}, Lacks: cuda.Lacks})
 	}, conformance.Options{Match: cases, Done: func(path []string, r *conformance.Result) {
 		if r.Status != conformance.Passed && len(r.Output) > 0 {
 			t.Errorf("%s: %s", strings.Join(path, "/"), strings.Join(r.Output, "\n"))
@@ -70,26 +71,34 @@ func TestKernelsDoNotQueryTheDevice(t *testing.T) {
 	}
 }
 
-// The kernel overwrites 16-bit logits with their gradient. No lane of a warp may write before all other lanes have
-// read. The shim runs the threads in descending order.
+// The gradient of logits overwrites the logits. No thread of a block may write before the other threads have read,
+// whichever thread runs first.
 func TestLogitsAreReadBeforeTheyAreOverwritten(t *testing.T) {
 	t.Setenv("HETERO_SHIM_REVERSED", "1")
-	conform(t, loadShim(t), "/values/transformer/^linear_cross_entropy_diff ", tensor.BF16, 10)
+	conform(t, loadShim(t), "/values/transformer/^linear_cross_entropy_both ", tensor.BF16, 10)
 }
 
-// The gradient overwrites the logits of a part, so it needs no memory of its own. On the host, a part has 256 rows of
-// 1,024 classes.
-func TestGradientOfLogitsHasNoMemoryOfItsOwn(t *testing.T) {
-	dev := open(t, loadShim(t))
-	const rows, channels, classes = 256, 16, 1024
-	k, err := compiled(dev, device.LinearCrossEntropyDiff{}, device.Spec(tensor.BF16, rows, channels),
-		device.Spec(tensor.BF16, classes, channels),
-		device.Spec(tensor.I32, rows), device.Spec(tensor.F32, rows), device.Spec(tensor.F32, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
-	if limit := int64(rows*classes*4 + rows*classes/2); k.Workspace() > limit {
-		t.Errorf("workspace: got %d bytes, want at most %d: logits in f32, and sums over parts", k.Workspace(), limit)
+// The memory for logits is limited (cuda/src/linear_loss.cu): on the host to 256 KiB, and to a sixteenth of the memory.
+// Blocks have a multiple of 64 rows. The gradient of the logits needs no further memory.
+func TestLogitsHaveLimitedMemory(t *testing.T) {
+	const channels, classes, unit, products = 16, 1000, 64, 1 << 16
+	for _, c := range []struct {
+		kib         string // of the GPU
+		rows, block int
+	}{{"65536", 100, 100}, {"65536", 1100, 128}, {"2048", 1100, 64}, {"512", 1100, 64}} {
+		t.Setenv("HETERO_SHIM_MEMORY_KIB", c.kib)
+		dev := open(t, loadShim(t))
+		k, err := compiled(dev, device.LinearCrossEntropyBoth{}, device.Spec(tensor.BF16, c.rows, channels),
+			device.Spec(tensor.BF16, classes, channels), device.Spec(tensor.I32, c.rows), device.Spec(tensor.F32, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		padded := (classes + unit - 1) / unit * unit
+		logits, copies := int64(c.block*padded*2), int64(padded*channels*2+unit*channels*4)
+		if got := k.Workspace() - logits - copies; got < 0 || got > products {
+			t.Errorf("%d rows, memory of %s KiB: got a workspace of %d bytes, want %d for the logits of %d rows, %d for copies, and at most %d for products",
+				c.rows, c.kib, k.Workspace(), logits, c.block, copies, products)
+		}
 	}
 }

@@ -21,6 +21,9 @@ var (
 // LibraryName is the file name of the device's library.
 const LibraryName = "libhetero_cuda.so"
 
+// Lacks lists the ops for which the planner uses other ops of this device (devicetest.Caps).
+var Lacks = []string{device.LinearCrossEntropyDiff{}.Kind()}
+
 // ErrNotBuilt is the error of a program without the device's library, on a machine without a GPU driver.
 const ErrNotBuilt device.AbsentError = "cuda: this build contains no CUDA device"
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
@@ -68,7 +69,7 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 	if testing.Short() {
 		types = types[:2]
 	}
-	caps := devicetest.Caps{Types: types}
+	caps := devicetest.Caps{Types: types, Lacks: cuda.Lacks}
 	if !needtest.Large.On() {
 		caps.Brief = []tensor.DType{tensor.F16} // kernels of f16 differ from those of bf16 only in their conversions
 	}

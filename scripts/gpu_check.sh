@@ -134,7 +134,7 @@ import glob, json, os, sys
 
 result = json.load(open(sys.argv[1]))
 ops = {op["op"]: op for op in result["ops"]}
-linear = "linear", "linear_diff_src", "linear_diff_weights", "linear_cross_entropy", "linear_cross_entropy_diff"
+linear = "linear", "linear_diff_src", "linear_diff_weights", "linear_cross_entropy_both"
 for name in ("attention", "attention_diff") + tuple(name for name in linear if name in ops):
     op = ops[name]
     rate = op["flops"] / op["seconds"] / 1e9

@@ -90,13 +90,14 @@ def steps(works, results, plans):
             cells.append(f"{ms(p['limit_seconds'])} to {ms(p['step_seconds'])}" +
                          ("" if own[gpu]["fits"] else " (does not fit)"))
         h100, step = by_gpu["h100"], work["measured_seconds"]
-        error = f"{100 * (h100['step_seconds'] / step - 1):+.1f} %"
+        earlier = work["predicted_seconds"]
+        error = f"{100 * (earlier / step - 1):+.1f} %"
         if "first_error" in work:
             error += f" (before the correction: {100 * work['first_error']:+.1f} %)"
-        rows.append([work["name"], ms(step), ms(h100["step_seconds"]), error.replace("-", "−"),
+        rows.append([work["name"], ms(step), ms(earlier), error.replace("-", "−"), ms(h100["step_seconds"]),
                      ms(h100["limit_seconds"]), *cells])
-    table(["Step, ms", "H100, measured", "H100", "error on the H100", "H100, limit", *(title for _, title in GPUS[1:])],
-          rows)
+    table(["Step, ms", "H100, measured", "H100, kernels of that time", "error on the H100", "H100, present kernels",
+           "H100, limit", *(title for _, title in GPUS[1:])], rows)
 
 
 def memories(works, plans):
@@ -122,13 +123,30 @@ def ops(work, by_gpu):
             continue
         marked = marked or not all(o["measured"] for o in cells)
         rows.append([f"`{op['op']}`", f"{op['launches']:.0f}", f"{op['bytes'] / 1e9:.2f}", f"{op['flops'] / 1e9:,.0f}",
-                     ms(times[op["op"]]) if trace else "",
+                     ms(times[op["op"]]) if op["op"] in times else "",
                      *(ms(o["seconds"]) + ("" if o["measured"] else " \\*") for o in cells)])
     rows.append(["the rest", f"{rest['launches']:.0f}", f"{rest['bytes'] / 1e9:.2f}", f"{rest['flops'] / 1e9:,.0f}",
                  ms(rest["measured"]) if trace else "", *(ms(rest[gpu]) for gpu, _ in GPUS)])
     note = "; \\*: a kernel that was not measured on any GPU" if marked else ""
     print(f"{work['name']}, ms per step{note}:\n")
     table(["Op", "Launches", "GB", "GFLOP", "H100, measured", *(title for _, title in GPUS)], rows)
+
+
+def changes(works, results):
+    """Kernels that changed since the measurement: the measured time of the ops that they replaced, the prediction."""
+    rows = []
+    for work, by_gpu in zip(works, results):
+        h100 = by_gpu["h100"]
+        times = measured(work.get("trace", ""), work["narrow_gradients"], h100["coefficients"]["gap_seconds"])
+        for change in h100["coefficients"]["changes"]:
+            op = next((o for o in h100["ops"] if o["op"] == change["name"]), None)
+            if op is None:
+                continue
+            before = sum(times[name] for name in change["replaces"])
+            rows.append([work["name"], f"`{op['op']}`", ", ".join(f"`{name}`" for name in change["replaces"]),
+                         ms(before) if before else "", ms(op["seconds"]), ms(op["limit_seconds"]), change["basis"]])
+    print("Kernels that changed since the measurement, H100:\n")
+    table(["Step, ms", "Op", "Replaces", "Measured", "Predicted now", "Limit", "Assumption"], rows)
 
 
 def gains(results):
@@ -143,12 +161,7 @@ def gains(results):
 
     gpu, coefficients = gpt2["gpu"], gpt2["coefficients"]
     known = {kind["name"]: kind["efficiency"] for kind in coefficients["kinds"]}
-    rate, bandwidth, launch = gpu["bf16_flops_per_second"], gpu["memory_bytes_per_second"], coefficients["launch_seconds"]
-    loss = of(gpt2, "linear_cross_entropy")
-    logits = 8192 * 50304 * 2  # bytes of all logits in bf16, rows padded to 50,304 classes
-    # three products; a pass over the logits reads them and writes their gradient
-    fused = 3 * (loss["flops"] / rate / known["linear"] + launch)
-    fused += 2 * logits / bandwidth / coefficients["other_moves"] + launch
+    bandwidth, launch = gpu["memory_bytes_per_second"], coefficients["launch_seconds"]
     bf16_copy = 2 * 124.4e6 / bandwidth / known["sgd"]  # the optimizer also writes the weights in bf16
     first = {}  # limit and measured time of the first convolution, s
     with open(MEASURED, encoding="utf-8") as lines:
@@ -161,17 +174,11 @@ def gains(results):
         "conv2d", "conv2d_diff_weights", "conv2d_diff_weights, 16 bits"))
     rows = []
     for result, change, assumption, before, after in [
-        (gpt2, "loss: bf16 logits in one tensor, three products, one pass that also writes the gradient",
-         f"products at {100 * known['linear']:.0f} % of the rate, like `linear`; the pass at "
-         f"{100 * coefficients['other_moves']:.0f} % of the bandwidth, like the mean of all other ops",
-         seconds(gpt2, "linear_cross_entropy", "linear_cross_entropy_diff"), fused),
         (gpt2, "attention by cuDNN", "300 TFLOP/s forward, 310 backward; not measured here",
          seconds(gpt2, "attention", "attention_diff"),
          of(gpt2, "attention")["flops"] / 300e12 + of(gpt2, "attention_diff")["flops"] / 310e12 + 24 * launch),
-        (gpt2, "a faster `layer_norm_diff`", "2.7 TB/s", seconds(gpt2, "layer_norm_diff"),
+        (gpt2, "`layer_norm_diff` in one pass", "2.7 TB/s", seconds(gpt2, "layer_norm_diff"),
          of(gpt2, "layer_norm_diff")["bytes"] / 2.7e12 + 25 * launch),
-        (gpt2, "a faster `bias_gelu_diff`", "2.7 TB/s", seconds(gpt2, "bias_gelu_diff"),
-         of(gpt2, "bias_gelu_diff")["bytes"] / 2.7e12 + 12 * launch),
         (gpt2, "no launches that prepare weights: the optimizer writes the bf16 copies",
          "the additional traffic at the efficiency of `sgd`", seconds(gpt2, "reorder"), bf16_copy),
         (resnet, "first convolution rearranged (space to depth), forward",
@@ -187,7 +194,7 @@ def gains(results):
         step = result["step_seconds"]
         name = "GPT-2" if result is gpt2 else "ResNet-50" + (", 16 bits" if result is narrow else "")
         rows.append([name, change, assumption, ms(before), ms(after), f"{100 * (before - after) / step:.1f} %"])
-    print("Changes of kernels, predictions for an H100:\n")
+    print("Possible changes of kernels, predictions for an H100:\n")
     table(["Step", "Change", "Assumption", "ms now", "ms then", "of the step"], rows)
     saved = sum(float(row[3]) - float(row[4]) for row in rows if row[0] == "GPT-2")
     step = 1e3 * gpt2["step_seconds"]
@@ -214,6 +221,7 @@ def main():
         if not work["narrow_gradients"]:
             ops(work, by_gpu)
     memories(works, own)
+    changes(works, results)
     gains(results)
 
 

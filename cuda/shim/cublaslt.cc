@@ -128,9 +128,13 @@ struct Product {
     return out;
   }
 
-  void compute(const Known &how, const void *pa, const void *pb, void *pd) const {
+  void compute(const Known &how, const void *pa, const void *pb, void *pd, bool add) const {
+    std::vector<float> before;
     for (uint64_t j = 0; j < n; j++) // overwrites operands that overlap D, so that tests detect them
-      for (uint64_t i = 0; i < m; i++) write(pd, d.type, j * uint64_t(d.ld) + i, NAN);
+      for (uint64_t i = 0; i < m; i++) {
+        if (add) before.push_back(read(pd, d.type, j * uint64_t(d.ld) + i));
+        write(pd, d.type, j * uint64_t(d.ld) + i, NAN);
+      }
     const uint64_t a_ld = uint64_t(a.ld), b_ld = uint64_t(b.ld);
     const bool a_turned = desc.transpose[0], b_turned = desc.transpose[1];
     const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
@@ -152,6 +156,7 @@ struct Product {
         }
         for (uint64_t r = 0; r < kAtOnce && i + r < m; r++) {
           if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum[r] += read(desc.bias, d.type, i + r);
+          if (add) sum[r] += before[j * m + i + r];
           write(pd, d.type, j * uint64_t(d.ld) + i + r, sum[r]);
         }
       }
@@ -299,8 +304,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (const cublasStatus_t status = x.take(desc, a_layout, b_layout, c_layout, d_layout)) return status;
   const Known *how = known(algo);
+  const float factor = *static_cast<const float *>(beta);
   if (!how || !a || !b || !c || !d || *static_cast<const float *>(alpha) != 1 ||
-      *static_cast<const float *>(beta) != 0 || workspace_size < how->workspace)
+      (factor != 0 && (factor != 1 || c != d)) || workspace_size < how->workspace)
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool biased = x.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   for (const auto &[p, type] :
@@ -312,7 +318,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                     (told("bias") && x.desc.epilogue == CUBLASLT_EPILOGUE_BIAS);
   auto work = [=] {
     if (how->workspace) std::memset(workspace, 0xff, how->workspace); // overwrites operands that overlap the workspace
-    x.compute(*how, a, b, d);
+    x.compute(*how, a, b, d, factor == 1);
     log_product(*how);
   };
   if (stream && !stream->load("cuBLASLt " + std::to_string(how->id))) return CUBLAS_STATUS_EXECUTION_FAILED;

@@ -145,7 +145,7 @@ using cudaGraphExec_t = struct shimGraph *;
 
 struct cudaDeviceProp {
   char name[256];
-  size_t totalGlobalMem;
+  size_t totalGlobalMem, sharedMemPerBlockOptin;
   int major, minor, multiProcessorCount, l2CacheSize;
 };
 namespace shim {

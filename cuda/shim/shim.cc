@@ -424,6 +424,7 @@ cudaDeviceProp shim::facts() {
   facts.minor = arch % 10;
   facts.multiProcessorCount = 1;
   facts.l2CacheSize = 1 << 20;
+  facts.sharedMemPerBlockOptin = 4 << 10; // far below that of a GPU, so that tests have rows that do not fit
   return facts;
 }
 // HETERO_SHIM_QUERIES names a file that gets a line per call of this function.

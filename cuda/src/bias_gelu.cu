@@ -20,29 +20,39 @@ __global__ void bias_gelu(int64_t rows, int64_t channels, bool by_tanh, const T 
   }
 }
 
-// dst = diff·gelu'(src + bias), and partial (pieces, C): sums of these gradients over the rows of a piece.
-template <class T>
+// dst = diff·gelu'(src + bias), and partial (pieces, C): sums of these gradients over the rows of a piece. A thread
+// computes V adjacent columns of every kThreads/32nd row.
+template <int V, class T>
 __global__ void bias_gelu_diff(int64_t rows, int64_t channels, bool by_tanh, const T *diff, const T *src,
                                const float *bias, T *dst, float *partial) {
-  __shared__ float part[kThreads];
+  __shared__ float part[kThreads][V];
   const int self = static_cast<int>(threadIdx.x);
-  const int64_t column = int64_t{blockIdx.x} * kColumns + self % kColumns, piece = blockIdx.y, pieces = gridDim.y;
-  float sum = 0;
-  if (column < channels)
+  const int64_t column = (int64_t{blockIdx.x} * kColumns + self % kColumns) * V, piece = blockIdx.y, pieces = gridDim.y;
+  float sum[V] = {};
+  if (column < channels) {
+    float d[V], x[V], b[V];
+    load_row<V>(bias, column, b);
     for (int64_t r = rows * piece / pieces + self / kColumns; r < rows * (piece + 1) / pieces;
          r += kThreads / kColumns) {
       const int64_t i = r * channels + column;
-      const float d = load(diff + i) * gelu_derivative(by_tanh, load(src + i) + bias[column]);
-      store(dst + i, d);
-      sum += d;
+      load_row<V>(diff, i, d);
+      load_row<V>(src, i, x);
+      for (int v = 0; v < V; v++) {
+        d[v] *= gelu_derivative(by_tanh, x[v] + b[v]);
+        sum[v] += d[v];
+      }
+      store_row<V>(dst, i, d);
     }
-  part[self] = sum;
+  }
+  for (int v = 0; v < V; v++) part[self][v] = sum[v];
   __syncthreads();
   for (int half = kThreads / 2; half >= kColumns; half /= 2) {
-    if (self < half) part[self] += part[self + half];
+    if (self < half)
+      for (int v = 0; v < V; v++) part[self][v] += part[self + half][v];
     __syncthreads();
   }
-  if (self < kColumns && column < channels) partial[piece * channels + column] = part[self];
+  if (self < kColumns && column < channels)
+    for (int v = 0; v < V; v++) partial[piece * channels + column + v] = part[self][v];
 }
 
 bool is_tanh(const Request &request) {
@@ -85,10 +95,13 @@ std::unique_ptr<Kernel> make_bias_gelu_diff(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [=](const Args &x) {
+      constexpr int V = Pack<T>::size;
+      const bool wide = channels % V == 0 && aligned({x.in[0], x.in[1], x.in[2], x.out[0]});
+      const int64_t across = kColumns * int64_t{wide ? V : 1};
       auto *partial = static_cast<float *>(x.workspace);
-      launch(bias_gelu_diff<T>, Grid{(channels + kColumns - 1) / kColumns, pieces}, x.queue, rows, channels, by_tanh,
-             static_cast<const T *>(x.in[0]), static_cast<const T *>(x.in[1]), static_cast<const float *>(x.in[2]),
-             static_cast<T *>(x.out[0]), partial);
+      launch(wide ? bias_gelu_diff<V, T> : bias_gelu_diff<1, T>, Grid{(channels + across - 1) / across, pieces},
+             x.queue, rows, channels, by_tanh, static_cast<const T *>(x.in[0]), static_cast<const T *>(x.in[1]),
+             static_cast<const float *>(x.in[2]), static_cast<T *>(x.out[0]), partial);
       add_pieces(pieces, channels, channels, partial, static_cast<float *>(x.out[1]), x.queue);
     });
   });

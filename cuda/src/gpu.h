@@ -54,7 +54,8 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
   if (grid.x == 0) return; // no work; CUDA would report an invalid configuration
   const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
 #ifdef __CUDACC__
-  constexpr int kWithoutAsking = 48 << 10; // bytes; a kernel must ask for more
+  // A kernel must ask for more than 48 KiB of dynamic and static shared memory together.
+  constexpr int kMostStatic = 16 << 10, kWithoutAsking = (48 << 10) - kMostStatic;
   if (grid.shared > kWithoutAsking)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared),
           "reserve shared memory");

@@ -93,34 +93,51 @@ __global__ void diff_rows(int64_t rows, int64_t channels, const T *diff, const T
   }
 }
 
-// partial (pieces, 2, C): sums of diff·x̂ and of diff over the rows of a piece.
-template <class T>
+// partial (pieces, 2, C): sums of diff·x̂ and of diff over the rows of a piece. A thread adds V adjacent columns of
+// every kThreads/32nd row. It loads kAhead of these rows before it adds them, because few channels mean few threads.
+template <int V, class T>
 __global__ void diff_params(int64_t rows, int64_t channels, const T *diff, const T *x, const float *means,
                             const float *inverses, float *partial) {
-  __shared__ float gammas[kThreads], betas[kThreads];
+  constexpr int kAhead = 4, kStep = kThreads / kColumns;
+  __shared__ float gammas[kThreads][V], betas[kThreads][V];
   const int self = static_cast<int>(threadIdx.x);
-  const int64_t column = int64_t{blockIdx.x} * kColumns + self % kColumns, piece = blockIdx.y, pieces = gridDim.y;
-  float gamma = 0, beta = 0;
-  if (column < channels)
-    for (int64_t r = rows * piece / pieces + self / kColumns; r < rows * (piece + 1) / pieces;
-         r += kThreads / kColumns) {
-      const float d = load(diff + r * channels + column);
-      gamma += d * ((load(x + r * channels + column) - means[r]) * inverses[r]);
-      beta += d;
+  const int64_t column = (int64_t{blockIdx.x} * kColumns + self % kColumns) * V, piece = blockIdx.y, pieces = gridDim.y,
+                end = rows * (piece + 1) / pieces;
+  float gamma[V] = {}, beta[V] = {}, d[kAhead][V], h[kAhead][V];
+  if (column < channels) {
+    const auto take = [&](int64_t r, int k) {
+      load_row<V>(diff, r * channels + column, d[k]);
+      load_row<V>(x, r * channels + column, h[k]);
+    };
+    const auto add = [&](int64_t r, int k) {
+      const float mean = means[r], inverse = inverses[r];
+      for (int v = 0; v < V; v++) {
+        gamma[v] += d[k][v] * ((h[k][v] - mean) * inverse);
+        beta[v] += d[k][v];
+      }
+    };
+    int64_t r = rows * piece / pieces + self / kColumns;
+    for (; r + (kAhead - 1) * kStep < end; r += kAhead * kStep) {
+      for (int k = 0; k < kAhead; k++) take(r + k * kStep, k);
+      for (int k = 0; k < kAhead; k++) add(r + k * kStep, k);
     }
-  gammas[self] = gamma;
-  betas[self] = beta;
+    for (; r < end; r += kStep) take(r, 0), add(r, 0);
+  }
+  for (int v = 0; v < V; v++) gammas[self][v] = gamma[v], betas[self][v] = beta[v];
   __syncthreads();
   for (int half = kThreads / 2; half >= kColumns; half /= 2) {
-    if (self < half) {
-      gammas[self] += gammas[self + half];
-      betas[self] += betas[self + half];
-    }
+    if (self < half)
+      for (int v = 0; v < V; v++) {
+        gammas[self][v] += gammas[self + half][v];
+        betas[self][v] += betas[self + half][v];
+      }
     __syncthreads();
   }
   if (self >= kColumns || column >= channels) return;
-  partial[2 * piece * channels + column] = gammas[self];
-  partial[(2 * piece + 1) * channels + column] = betas[self];
+  for (int v = 0; v < V; v++) {
+    partial[2 * piece * channels + column + v] = gammas[self][v];
+    partial[(2 * piece + 1) * channels + column + v] = betas[self][v];
+  }
 }
 
 } // namespace
@@ -171,11 +188,12 @@ std::unique_ptr<Kernel> make_layer_norm_diff(const Request &request) {
       const auto *other = static_cast<const T *>(plus ? x.in[5] : nullptr);
       auto *partial = static_cast<float *>(x.workspace);
       // diff_params runs first, because diff_x may have diff_dst's memory.
-      launch(diff_params<T>, Grid{(channels + kColumns - 1) / kColumns, pieces}, x.queue, rows, channels, diff, src,
-             means, inverses, partial);
+      const bool wide = channels % V == 0 && aligned({diff, src, gamma, other, x.out[0]});
+      const int64_t across = kColumns * int64_t{wide ? V : 1};
+      launch(wide ? diff_params<V, T> : diff_params<1, T>, Grid{(channels + across - 1) / across, pieces}, x.queue,
+             rows, channels, diff, src, means, inverses, partial);
       add_pieces(pieces, 2 * channels, channels, partial, static_cast<float *>(x.out[1]), x.queue);
       add_pieces(pieces, 2 * channels, channels, partial + channels, static_cast<float *>(x.out[2]), x.queue);
-      const bool wide = channels % V == 0 && aligned({diff, src, gamma, other, x.out[0]});
       launch(wide ? diff_rows<V, T> : diff_rows<1, T>, over(rows * 32), x.queue, rows, channels, diff, src, means,
              inverses, gamma, other, static_cast<T *>(x.out[0]));
     });

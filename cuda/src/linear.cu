@@ -278,27 +278,26 @@ std::unique_ptr<Kernel> make_linear(const Request &r) {
   return finished(std::move(k), {in_one, plain});
 }
 
-std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) { return make_linear_diff_src(r, r.in[0].dims[1]); }
-
-std::unique_ptr<Kernel> make_linear_diff_src(const Request &r, int64_t stride) {
-  auto k = with_gradient(r, 1, stride);
+std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
+  auto k = with_gradient(r, 1, r.in[0].dims[1]);
   const ht_spec &diff_dst = k->in[0], &weight = k->in[1], &diff_src = k->out[0];
   want_fit(diff_src, weight, diff_dst);
-  ProductShape plain{diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false};
-  if (stride != diff_dst.dims[1]) plain.b_stride = stride;
+  const ProductShape plain{
+      diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false};
   return finished(std::move(k), {plain});
 }
 
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
-  return make_linear_diff_weights(r, r.in[1].dims[1]);
+  return make_linear_diff_weights(r, r.in[1].dims[1], false);
 }
 
-std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r, int64_t stride) {
+std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r, int64_t stride, bool add) {
   auto k = with_gradient(r, 0, stride);
   const ht_spec &src = k->in[0], &diff_dst = k->in[1], &diff_weight = k->out[0];
   want_fit(src, diff_weight, diff_dst);
   want_f32(diff_weight);
   ProductShape plain{src.dims[1], diff_dst.dims[1], src.dims[0], src.dtype, HT_F32, false, true};
+  plain.add = add;
   if (stride != diff_dst.dims[1]) plain.b_stride = stride;
   if (k->out.size() != 2) return finished(std::move(k), {plain});
   want_f32(k->out[1]);

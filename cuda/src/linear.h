@@ -1,4 +1,4 @@
-// linear.h: gradients of a linear layer whose diff_dst has gaps between its rows.
+// linear.h: the gradient of a linear layer's weights, for a diff_dst that has gaps between its rows.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,8 @@
 
 namespace hetero {
 
-// `stride` is the number of elements from one row of diff_dst to the next in memory, at least the number of outputs.
-// diff_dst must have the type of the other factor of the product.
-std::unique_ptr<Kernel> make_linear_diff_src(const Request &request, int64_t stride);
-std::unique_ptr<Kernel> make_linear_diff_weights(const Request &request, int64_t stride);
+// stride: elements from one row of diff_dst in memory to the next, at least the number of outputs. diff_dst has the
+// type of src. add: the kernel adds to diff_weight, but still overwrites diff_bias.
+std::unique_ptr<Kernel> make_linear_diff_weights(const Request &request, int64_t stride, bool add);
 
 } // namespace hetero

@@ -110,6 +110,7 @@ std::string ProductShape::text() const {
         : epilogue       ? " sums"
                          : "");
   if (b_stride) s << " b" << b_stride;
+  if (add) s << " add";
   return s.str();
 }
 
@@ -143,8 +144,8 @@ void run_product(const ProductShape &shape, const Algorithm &algorithm, const Pr
   Description d(shape, x.bias);
   cublasLtMatmulAlgo_t algo;
   std::memcpy(&algo, algorithm.data.data(), sizeof algo);
-  check(cublaslt().matmul(cublaslt_handle(), &d.desc, &one, x.a, &d.a, x.b, &d.b, &zero, x.d, &d.d, x.d, &d.d, &algo,
-                          x.workspace, static_cast<size_t>(algorithm.workspace), stream),
+  check(cublaslt().matmul(cublaslt_handle(), &d.desc, &one, x.a, &d.a, x.b, &d.b, shape.add ? &one : &zero, x.d, &d.d,
+                          x.d, &d.d, &algo, x.workspace, static_cast<size_t>(algorithm.workspace), stream),
         "run a matrix product");
 }
 

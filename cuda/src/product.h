@@ -28,6 +28,7 @@ struct ProductShape {
   bool transpose_a, transpose_b;
   Epilogue epilogue = none;
   int64_t b_stride = 0; // elements from one column of B in memory to the next; 0: columns without gaps
+  bool add = false;     // D + the product, instead of the product alone
 
   int64_t b_rows() const { return transpose_b ? n : k; } // of B in memory
   int64_t b_columns() const { return transpose_b ? k : n; }

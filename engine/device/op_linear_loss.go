@@ -3,8 +3,7 @@ package device
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
 // LinearCrossEntropy is a Linear over a large vocabulary, followed by the softmax cross-entropy of its result. A device
-// computes the logits in parts and does not store them. Rows with a label < 0 are ignored; their logits are not
-// computed.
+// computes the logits in parts, so that their memory has a limit. Rows with a label < 0 are ignored.
 //
 // Legend: R rows, C channels, V classes.
 //
@@ -23,6 +22,14 @@ type LinearCrossEntropy struct{ Counted }
 //	in   src (R, C); weight (V, C); labels (R), i32; lse (R), f32; scale (1), f32; [bias (V), f32]
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
 type LinearCrossEntropyDiff struct{ Counted }
+
+// LinearCrossEntropyBoth is LinearCrossEntropy and LinearCrossEntropyDiff in one op, which computes each logit once.
+// The product src·weightᵀ is rounded to src's type before the bias is added in f32. A plan uses this op, in the
+// backward pass, if the device has a kernel for it, and if no other op reads the loss.
+//
+//	in   src (R, C); weight (V, C), of src's type; labels (R), i32; scale (1), f32; [bias (V), f32]
+//	out  loss (R), f32; position (R), i32; diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
+type LinearCrossEntropyBoth struct{ Counted }
 
 // Counted holds the fraction of rows that FLOPs counts. It does not change the result of the op.
 type Counted struct {
@@ -43,6 +50,9 @@ func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
 
 // Kind implements Op.
 func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff" }
+
+// Kind implements Op.
+func (LinearCrossEntropyBoth) Kind() string { return "linear_cross_entropy_both" }
 
 // checkLinearLoss checks the operands that both ops have. If the parameter bias is true, the last operand is the bias.
 func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
@@ -94,6 +104,24 @@ func (op LinearCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return out, err
 }
 
+// Infer implements Op.
+func (op LinearCrossEntropyBoth) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 4, 5); err != nil {
+		return nil, err
+	}
+	if err := checkLinearLoss(op, in, len(in) == 5); err != nil {
+		return nil, err
+	}
+	src, weight, dt := in[0], in[1], weightType(in[0].DType)
+	err := firstError(wantShape(op, "scale", in[3], 1), wantType(op, "scale", in[3], dt))
+	r := src.Shape[0]
+	out := []TensorSpec{Spec(dt, r), Spec(tensor.I32, r), Spec(src.DType, src.Shape...), Spec(dt, weight.Shape...)}
+	if len(in) == 5 {
+		out = append(out, Spec(dt, weight.Shape[0]))
+	}
+	return out, err
+}
+
 // FLOPs implements Coster.
 func (op LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
 	return op.of(2 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
@@ -102,4 +130,9 @@ func (op LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
 // FLOPs implements Coster. It does not count the logits that a device computes again.
 func (op LinearCrossEntropyDiff) FLOPs(in, _ []TensorSpec) int64 {
 	return op.of(4 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
+}
+
+// FLOPs implements Coster.
+func (op LinearCrossEntropyBoth) FLOPs(in, _ []TensorSpec) int64 {
+	return op.of(6 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
 }

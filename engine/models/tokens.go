@@ -37,8 +37,8 @@ func (in Tokens) At(net *nn.Net, name string, table *graph.Value) *graph.Value {
 type Language func(net *nn.Net, in Tokens) Prediction
 
 // Prediction contains the operands of graph.LinearCrossEntropy. Row n·T + t belongs to position t of sample n. The
-// logits of all rows are Rows·Weightᵀ + Bias. graph.LinearCrossEntropy computes the loss without all logits in memory
-// at a time. To get the logits of a few rows, apply graph.Linear to these rows.
+// logits of all rows are Rows·Weightᵀ + Bias. graph.LinearCrossEntropy limits the memory for logits. To get the logits
+// of a few rows, apply graph.Linear to these rows.
 type Prediction struct {
 	Rows   *graph.Value // (N·T, C)
 	Weight *graph.Value // (V, C), usually also the embedding table

@@ -116,7 +116,17 @@ func compile(c *compiler) (_ *Plan, err error) {
 		}
 	}
 	c.declare()
-	for _, n := range c.live() {
+	nodes := c.live()
+	pairs := fusable(nodes)
+	for _, n := range nodes {
+		if p := pairs[n]; p != nil {
+			if err := p.try(c); err != nil {
+				return nil, err
+			}
+			if n = p.instead(n); n == nil {
+				continue
+			}
+		}
 		if err := c.compileNode(n); err != nil {
 			return nil, err
 		}

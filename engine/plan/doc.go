@@ -2,7 +2,8 @@
 //
 // [Compile] turns a graph into a [Plan] without allocating device memory for tensors:
 //
-//   - It compiles every node, and decomposes ops that the device lacks.
+//   - It compiles every node, and decomposes ops that the device lacks. If the device computes the loss over a
+//     vocabulary and its gradient with one op, the backward pass runs this op, and computes the loss.
 //   - It keeps the layouts that the device chooses between nodes, and inserts a reorder only where two nodes need
 //     different layouts.
 //   - It finds tensors that may share memory, and places every tensor in one arena.

@@ -229,7 +229,7 @@ func (p *Plan) InputNames() []string {
 // Prepare writes the copies of parameters that kernels need. Call it after each change of parameters.
 func (p *Plan) Prepare(s device.Stream) error { return p.run(s, prepare) }
 
-// Forward runs the forward pass, from inputs to outputs.
+// Forward runs the forward pass, from inputs to outputs. With gradients, outputs are complete after Backward.
 func (p *Plan) Forward(s device.Stream) error { return p.run(s, forward) }
 
 // Backward runs the backward pass, after Forward. It overwrites gradients.

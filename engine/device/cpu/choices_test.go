@@ -414,7 +414,8 @@ func TestConformanceOfEachKindOfKernel(t *testing.T) {
 		t.Run(names, func(t *testing.T) {
 			t.Setenv(kernelNames, names)
 			result := conformance.Run("cpu", func(t conformance.T) {
-				devicetest.Run(t, opened, devicetest.Caps{Types: []tensor.DType{tensor.BF16}, Threads: true})
+				devicetest.Run(t, opened, devicetest.Caps{Types: []tensor.DType{tensor.BF16}, Threads: true,
+					Lacks: Lacks})
 			}, conformance.Options{Match: cases, Done: func(path []string, r *conformance.Result) {
 				if r.Status != conformance.Passed && len(r.Output) > 0 {
 					t.Errorf("%s: %s", strings.Join(path, "/"), strings.Join(r.Output, "\n"))

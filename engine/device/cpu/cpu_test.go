@@ -37,7 +37,7 @@ func opened(t conformance.TB, opts device.Options) device.Device {
 func TestConformance(t *testing.T) {
 	need(t)
 	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16},
-		Threads: true})
+		Threads: true, Lacks: Lacks})
 }
 
 // The bounds hold for any current machine. They reveal a wrong unit, and a loop that the compiler has removed.

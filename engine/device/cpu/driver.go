@@ -18,6 +18,9 @@ type Driver struct{}
 
 var _ device.Driver = Driver{}
 
+// Lacks lists the ops for which the planner uses other ops of this device (devicetest.Caps).
+var Lacks = []string{device.LinearCrossEntropyBoth{}.Kind()}
+
 const (
 	libraryName = "libhetero_cpu.so"
 	isaLimit    = "HETERO_CPU_ISA"     // environment variable that the library reads

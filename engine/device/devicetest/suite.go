@@ -19,9 +19,10 @@ type Caps struct {
 	// whose kernels for two types differ only in the conversion of values: the second type has the same layouts, so
 	// further runs would test the same code.
 	Brief []tensor.DType
-	// Lacks lists kinds of ops that the device leaves to the planner's decomposition. If the device returns
-	// ErrUnsupported for such an op, the suite skips the cases of the op with a log line. ErrUnsupported for another op
-	// is a failure.
+	// Lacks lists kinds of ops that the device leaves to the planner's decomposition, or for which the planner uses
+	// other ops of the device. The suite does not run cases whose field needs names such an op. If the device returns
+	// ErrUnsupported for such an op in another case, the suite skips the case with a log line. ErrUnsupported for
+	// another op is a failure.
 	Lacks []string
 	// NoValues is true for a device that computes no values (the null device). The suite then checks only shapes,
 	// events and errors.
@@ -104,7 +105,8 @@ type valueCase struct {
 	// terms returns the norm of the terms whose sum is output i; nil: terms cannot cancel. It is necessary because a
 	// sum that is smaller than its terms still has the rounding errors of the terms.
 	terms func(in []Tensor, i int) float64
-	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
+	needs string // kind of op that the case tests, if a device may lack it
+	large bool   // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }
 
 // one returns the computation of a single op. The op is the same for all types.
@@ -178,6 +180,9 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 		t.Run(g.name, func(t conformance.T) {
 			for _, c := range g.cases {
 				for _, dt := range caps.Types {
+					if slices.Contains(caps.Lacks, c.needs) {
+						continue
+					}
 					if c.types == nil || slices.Contains(c.types, dt) {
 						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) {
 							c.check(t, dev, oracle, caps, dt)

@@ -24,7 +24,8 @@ func Open(g GPU) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev.Saved, dev.Scratch = savedBytes, scratchBytes
+	dev.Saved = savedBytes
+	dev.Scratch = func(op device.Op, in, _ []device.TensorSpec) int64 { return g.scratchBytes(op, in) }
 	return &Device{Device: dev, gpu: g}, nil
 }
 
@@ -71,24 +72,46 @@ func savedBytes(op device.Op, image device.TensorSpec) int64 {
 
 // scratchBytes returns the fixed part of a kernel's workspace, as cuda/src/linear_loss.cu and attention.cu reserve it.
 // Libraries on the GPU choose the workspaces of products and convolutions. Those of sums over rows are small.
-func scratchBytes(op device.Op, in, out []device.TensorSpec) int64 {
-	const rowsOfPart, classesOfPart, word, statistics = 8192, 4096, 4, 16
+func (g GPU) scratchBytes(op device.Op, in []device.TensorSpec) int64 {
+	const word = 4
 	switch op.(type) {
 	case device.AttentionDiff:
 		return word * in[2].Shape.Elements() // one sum for each row of each head
-	case device.LinearCrossEntropy, device.LinearCrossEntropyDiff:
-	default:
-		return 0
+	case device.LinearCrossEntropy:
+		return g.lossBytes(in, word)
+	case device.LinearCrossEntropyBoth:
+		classes, channels := int64(in[1].Shape[0]), int64(in[0].Shape[1])
+		bytes := g.lossBytes(in, in[0].DType.Size())
+		if classes%lossUnit != 0 {
+			bytes += word * lossUnit * channels // gradient of the last classes
+		}
+		if len(in) == 5 {
+			bytes += word * (classes/lossUnit + 2) * lossUnit // gradients of the bias
+		}
+		return bytes
 	}
-	all, channels := int64(in[0].Shape[0]), int64(in[0].Shape[1])
-	rows, classes := min(all, rowsOfPart), min(int64(in[1].Shape[0]), classesOfPart)
-	logits := word * rows * classes
-	if _, forward := op.(device.LinearCrossEntropy); forward {
-		return logits + statistics*all
+	return 0
+}
+
+// lossUnit is the number of which the padded classes and the rows of a block are multiples, in package cuda.
+const lossUnit = 64
+
+func roundUp(n int64) int64 { return (n + lossUnit - 1) / lossUnit * lossUnit }
+
+// mostLogits and partOfMemory limit the logits that package cuda has in memory, to mostLogits bytes and to a fraction
+// of the GPU's memory.
+const mostLogits, partOfMemory = gib, 16
+
+// lossBytes returns the memory for the logits of a block of rows, whose elements have size bytes, and for a padded copy
+// of the weights.
+func (g GPU) lossBytes(in []device.TensorSpec, size int64) int64 {
+	rows, classes, channels := int64(in[0].Shape[0]), int64(in[1].Shape[0]), int64(in[0].Shape[1])
+	padded := roundUp(classes)
+	most := max(min(mostLogits, g.MemoryBytes/partOfMemory)/(padded*size)/lossUnit*lossUnit, lossUnit)
+	blocks := (rows + most - 1) / most
+	bytes := min(roundUp((rows+blocks-1)/blocks), rows) * padded * size
+	if padded > classes {
+		bytes += padded * channels * in[1].DType.Size()
 	}
-	sums := int64(0)
-	if in[0].DType.Size() < word {
-		sums = word * rows * channels
-	}
-	return logits + sums + word*max(rows, classes)*channels + word*classes
+	return bytes
 }

@@ -14,7 +14,8 @@
 //	fixed time of the op's kind + limit / efficiency of the op's kind
 //
 // The fixed times and efficiencies were measured on one H100 in bf16. For other GPUs and types they are assumptions,
-// which no measurement supports. [Works] lists what was measured, and how far the predictions are from it.
+// which no measurement supports. Those of kernels that changed after the measurements are predictions ([Changes]).
+// [Works] lists what was measured, and how far the predictions are from it.
 //
 // # Device
 //

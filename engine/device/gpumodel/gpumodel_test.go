@@ -275,18 +275,43 @@ func TestTheDeviceCompilesLikeTheGPU(t *testing.T) {
 			t.Errorf("two heads with %d channels: got %v, want %v", channels, err, want)
 		}
 	}
-	// The workspace holds f32 logits of 8,192 rows and 4,096 classes, and the statistics of all rows.
-	loss := []device.TensorSpec{device.Spec(tensor.BF16, 9000, 768), device.Spec(tensor.BF16, 50257, 768),
-		device.Spec(tensor.I32, 9000)}
-	out, err := device.LinearCrossEntropy{}.Infer(loss)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := dev.Compile(device.LinearCrossEntropy{}, loss, out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := k.Workspace(); got != 4*8192*4096+16*9000 {
-		t.Errorf("loss over a vocabulary: got a workspace of %d bytes", got)
+}
+
+// The memory of the loss over a vocabulary: logits of blocks of rows, padded copies (cuda/src/linear_loss.cu).
+func TestLogitsHaveLimitedMemory(t *testing.T) {
+	const padded, channels = 50304, 768
+	for _, c := range []struct {
+		gpu    string
+		op     device.Op
+		rows   int
+		logits int64 // of a block
+		copies int64
+	}{
+		{"h100", device.LinearCrossEntropyBoth{}, 8192, 8192 * 2, 64 * channels * 4},
+		{"h100", device.LinearCrossEntropyBoth{}, 16384, 8192 * 2, 64 * channels * 4}, // at most 1 GiB
+		{"gtx1650", device.LinearCrossEntropyBoth{}, 8192, 2048 * 2, 64 * channels * 4},
+		{"h100", device.LinearCrossEntropy{}, 8192, 4096 * 4, 0},
+	} {
+		dev, err := Open(named(t, c.gpu))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dev.Close()
+		in := []device.TensorSpec{device.Spec(tensor.BF16, c.rows, channels), device.Spec(tensor.BF16, 50257, channels),
+			device.Spec(tensor.I32, c.rows)}
+		if _, both := c.op.(device.LinearCrossEntropyBoth); both {
+			in = append(in, device.Spec(tensor.F32, 1))
+		}
+		out, err := c.op.Infer(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := dev.Compile(c.op, in, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := k.Workspace(), c.logits*padded+padded*channels*2+c.copies; got != want {
+			t.Errorf("%s: %s of %d rows: got a workspace of %d bytes, want %d", c.gpu, c.op.Kind(), c.rows, got, want)
+		}
 	}
 }

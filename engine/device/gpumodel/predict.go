@@ -62,6 +62,9 @@ func allRows(op device.Op) device.Op {
 	case device.LinearCrossEntropyDiff:
 		op.Fraction = 0
 		return op
+	case device.LinearCrossEntropyBoth:
+		op.Fraction = 0
+		return op
 	}
 	return op
 }

@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 6
+#define HT_ABI_VERSION 7
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
 
@@ -151,7 +151,8 @@ typedef struct ht_spec {
   OP(ATTENTION_DIFF,             attention_diff,             ht_attention_params,          4, 9, 1, 3) \
   OP(ATTENTION_STEP,             attention_step,             ht_attention_params,          6, 6, 1, 1) \
   OP(LINEAR_CROSS_ENTROPY,       linear_cross_entropy,       ht_no_params,                 3, 4, 3, 3) \
-  OP(LINEAR_CROSS_ENTROPY_DIFF,  linear_cross_entropy_diff,  ht_no_params,                 5, 6, 2, 3)
+  OP(LINEAR_CROSS_ENTROPY_DIFF,  linear_cross_entropy_diff,  ht_no_params,                 5, 6, 2, 3) \
+  OP(LINEAR_CROSS_ENTROPY_BOTH,  linear_cross_entropy_both,  ht_no_params,                 4, 5, 4, 5)
 /* clang-format on */
 
 typedef enum ht_op {

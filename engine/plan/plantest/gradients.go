@@ -208,7 +208,7 @@ func (r *rig) compare(p plan.ParamInfo, grad []float64, largest float64) error {
 		if err := r.state.Write(r.state.Values, p, reference.Encode(p.Spec.DType, values)); err != nil {
 			return 0, err
 		}
-		return r.run(false)
+		return r.run(true) // the backward pass may compute the loss
 	}
 	for i, got := range grad {
 		v := values[i]

@@ -19,8 +19,10 @@ var Drivers = []struct {
 	// returns path and build of the device's native library; nil if the device has none
 	Library func() (path, build string, err error)
 }{
-	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},
-	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},
+	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16},
+		Lacks: cuda.Lacks}, cuda.Library},
+	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true,
+		Lacks: cpu.Lacks}, cpu.Library},
 	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64},
 		Threads: true}, nil},
 	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}, nil},

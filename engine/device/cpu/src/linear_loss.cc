@@ -302,4 +302,8 @@ std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &request) {
   return fastest(request, {kTiles, make_tiled_backward}, {kLibrary, make_backward}, library_has_amx(request));
 }
 
+std::unique_ptr<Kernel> make_linear_cross_entropy_both(const Request &) {
+  throw Unsupported("linear_cross_entropy_both: this device computes the loss and its gradients in two ops");
+}
+
 } // namespace hetero

@@ -80,7 +80,7 @@ func (p *planning) predict(model *replica.Replica, r Report) (*prediction, error
 	first := slices.Index(p.shares, slices.Max(p.shares))
 	rank := r.Ranks[first]
 	out := &prediction{GPU: *p.gpu, Samples: rank.Share, Bytes: rank.Bytes, MemoryBytes: p.memory, Fits: rank.Fits,
-		Works: gpumodel.Works, CrossChecks: gpumodel.CrossChecks, Coefficients: gpumodel.Measured()}
+		Works: gpumodel.Works, CrossChecks: gpumodel.CrossChecks, Coefficients: gpumodel.Present()}
 	narrow, _ := p.run.Process.Opts.Env.Lookup(gpumodel.NarrowVariable)
 	out.NarrowGradients = narrow == "1"
 	launches, err := model.Launches(rank.Share)
@@ -192,7 +192,7 @@ func sheet(g gpumodel.GPU) string {
 // writeRange says what is extrapolated, and which ops cause most of the time above the limit.
 func (p *prediction) writeRange(w io.Writer) {
 	if p.GPU.Name == gpumodel.MeasuredGPU {
-		fmt.Fprintf(w, "EXTRAPOLATED: no step with this model, batch, optimizer and element type was measured on an H100; the measurements are in %s\n",
+		fmt.Fprintf(w, "EXTRAPOLATED: no step with this model, batch, optimizer, element type and the present kernels was measured on an H100; the measurements are in %s\n",
 			gpumodel.MeasuredType)
 	} else {
 		fmt.Fprintf(w, "EXTRAPOLATED: nothing was measured on this GPU; the efficiencies are those of an H100 in %s\n",
@@ -211,13 +211,16 @@ func (p *prediction) writeRange(w io.Writer) {
 
 // writeAccuracy compares the predictions for the H100 with measurements.
 func (p *prediction) writeAccuracy(w io.Writer) error {
-	fmt.Fprintln(w, "predicted and measured steps on the H100:")
+	fmt.Fprintln(w, "predicted and measured steps on the H100, with the kernels of that time:")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, k := range p.Works {
 		use := "the efficiencies were derived from it, so this error proves little"
 		if k.FirstError != 0 {
 			use = fmt.Sprintf("the form of the model was corrected after this step (before: %+.1f %%)",
 				100*k.FirstError)
+		}
+		if k.Present != 0 {
+			use += fmt.Sprintf("; predicted for the present kernels, which no GPU has run: %.2f ms", 1e3*k.Present)
 		}
 		fmt.Fprintf(t, "  %s\t%.2f ms\tmeasured %.2f ms\t%+.1f %%\t%s\n", k.Name, 1e3*k.Predicted, 1e3*k.Measured,
 			100*k.Error(), use)
