@@ -166,7 +166,7 @@ func (j *jagged) search(within float64, known []int) (n []int, deep bool) {
 	low, high := j.bracket(within)
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
-		bound = min(high*(1+widen), within)
+		low, bound = bound, min(high*(1+widen), within)
 		j.high = -1 // tops finds the tops of all ranks again
 	}
 	var candidates []float64
@@ -319,24 +319,21 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	var order []int
 	given := 0 // units that these ranks give back
 	if excess > pool {
+		rest := pool // of the ranks that are not in order
 		for r, b := range backs {
-			if b.most > b.run {
+			if b.most > b.run && given < excess-rest {
 				order = append(order, r)
+				given += b.most
+				rest -= b.run
 			}
 		}
-		possible = append(possible, sums{spans: []span{{}}})
-		var own []span
-		for i, r := range order {
-			own = j.spans(own[:0], r, min(backs[r].most, excess), seconds)
-			possible = append(possible, possible[i].plus(own, excess))
-			pool -= backs[r].run
-			if given = possible[i+1].largest(excess); given >= excess-pool {
-				order = order[:i+1]
-				break
-			}
-		}
-		if given < excess-pool {
+		if given < excess-rest {
 			return false
+		}
+		if given > excess { // some ranks give back less than the most
+			if order, possible, given = j.possible(seconds, excess, pool); order == nil {
+				return false
+			}
 		}
 	}
 	if shares != nil {
@@ -345,8 +342,29 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	return true
 }
 
-// construct writes the shares of a division that exists. The ranks in order give back given units in all. The other
-// ranks give back the rest of the excess, the slowest rank first.
+// possible returns the first ranks with gaps that can give back the excess together with the runs of all other ranks,
+// in order, and the most units of the excess that they can give back. Element i of the sums is for the ranks before i.
+// Without such ranks, order is nil.
+func (j *jagged) possible(seconds float64, excess, pool int) (order []int, possible []sums, given int) {
+	possible = append(possible, sums{spans: []span{{}}})
+	var own []span
+	for r, b := range j.backs {
+		if b.most <= b.run {
+			continue
+		}
+		own = j.spans(own[:0], r, min(b.most, excess), seconds)
+		last := possible[len(order)].plus(own, excess)
+		order, possible = append(order, r), append(possible, last)
+		pool -= b.run
+		if given = last.largest(excess); given >= excess-pool {
+			return order, possible, given
+		}
+	}
+	return nil, nil, 0
+}
+
+// construct writes the shares of a division that exists. The ranks in order give back given units in all: without
+// possible sums, each one its most units. The other ranks give back the rest of the excess, the slowest rank first.
 func (j *jagged) construct(shares []int, seconds float64, excess int, possible []sums, order []int, given int) {
 	backs := j.backs
 	fixed := make([]bool, len(shares))
@@ -355,13 +373,15 @@ func (j *jagged) construct(shares []int, seconds float64, excess int, possible [
 		r := order[i]
 		b := backs[r]
 		fixed[r] = true
-		for n := 0; n <= min(b.most, given); n++ {
-			if j.within(&j.times[r], r, b.top-n, seconds) && possible[i].has(given-n) {
-				backs[r].top -= n
-				given -= n
-				break
+		n := b.most
+		if possible != nil {
+			n = 0
+			for !j.within(&j.times[r], r, b.top-n, seconds) || !possible[i].has(given-n) {
+				n++
 			}
 		}
+		backs[r].top -= n
+		given -= n
 	}
 	left -= j.giveBack(backs, fixed, seconds, left)
 	queue := make(slowest, 0, len(shares))
