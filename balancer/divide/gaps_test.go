@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Half of the ranks are fast only with whole tiles, and rank 1 alone decides the time of the step. So thousands of ranks
-// give back tiles. The solver must not store the possible sums for each of them.
+// Half of the ranks are fast only with whole tiles, and rank 1 alone decides the time of the step. Thousands of ranks
+// therefore give back tiles. The solver must not store the possible sums for each of them.
 func TestManyRanksWithGapsTakeLittleMemory(t *testing.T) {
 	const ranks, total, most = 4000, 60_001, 8 << 20
 	var even, odd Curve
