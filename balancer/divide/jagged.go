@@ -19,7 +19,7 @@ type jagged struct {
 	curves    []Scaled
 	times     []times // by rank; up to the time of a known division
 	tolerance float64 // relative error of times that are not exact
-	// low and high are the times that bracket returns, in s. upper is the largest index of the times of each rank that
+	// low and high are the times of bracket or raise, in s. upper is the largest index of the times of each rank that
 	// is within high. It is the same within each time between them, except for the ranks in open. The other ranks
 	// finish settled units.
 	low, high float64
@@ -92,6 +92,9 @@ func (u units) jaggedShared(curves []Scaled, guess *guess, tries int) (n []int, 
 	return nil, false
 }
 
+// bracketWidth is the difference of the times of bracket, as a fraction of the known time: few shares are between them.
+const bracketWidth = 1e-6
+
 func (u units) newJagged(curves []Scaled, list []times) *jagged {
 	return &jagged{units: u, curves: curves, times: list, backs: make([]back, len(list)), high: -1}
 }
@@ -163,10 +166,12 @@ func (s *Scaled) allWithin(seconds float64) int {
 // search finds the division with the shortest time. The times must reach up to within, the time of the known division.
 // deep reports that the result is wrong if ranks may have fewer units, with times of at most least.
 func (j *jagged) search(within float64, known []int) (n []int, deep bool) {
-	low, high := j.bracket(within)
+	j.bracket(within)
+	j.raise(within)
+	low, high := j.low, j.high
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
-		bound = min(high*(1+widen), within)
+		low, bound = bound, min(high*(1+widen), within)
 		j.high = -1 // tops finds the tops of all ranks again
 	}
 	var candidates []float64
@@ -192,9 +197,9 @@ func (j *jagged) search(within float64, known []int) (n []int, deep bool) {
 	return best, j.deep || candidates[i] <= j.least
 }
 
-// bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
+// bracket finds two times that are close to each other. Within low, the ranks together finish too few units; within
 // high, they finish enough. It skips ranks that finish the same number of units within both times.
-func (j *jagged) bracket(within float64) (low, high float64) {
+func (j *jagged) bracket(within float64) {
 	// tops within low and within high, by rank
 	lower, upper := make([]int32, len(j.times)), make([]int32, len(j.times))
 	open, settled := make([]int, 0, len(j.times)), 0
@@ -205,9 +210,9 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 		}
 	}
 	tops := make([]int32, len(open))
-	low, high = -within, within // times of 0 are above low
-	const near, exact = 1. / 32, 1e-6
-	for round := 0; round < 40 && high-low > exact*within; round++ { // few shares lie between the two times
+	low, high := -within, within // times of 0 are above low
+	const near = 1. / 32
+	for round := 0; round < 40 && high-low > bracketWidth*within; round++ {
 		middle, sum := low+(high-low)/2, settled
 		if round == 0 { // the known division is often a good one
 			middle = high * (1 - near)
@@ -241,7 +246,77 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	for r := range upper {
 		j.backs[r].top = int(upper[r])
 	}
-	return low, high
+}
+
+// raise finds two longer times if the ranks need more units than the batch has even within high: a rank may take longer
+// for fewer units than for more. Within the new low, the fewest units that the ranks can finish exceed the batch.
+func (j *jagged) raise(within float64) {
+	if j.least > 0 { // ranks may have fewer units, so a result would depend on them
+		return
+	}
+	// bottom returns the fewest units of a rank within seconds, from few up to many; those are within seconds.
+	bottom := func(r int, few, many int32, seconds float64) int32 {
+		for list := &j.times[r]; few < many && !j.within(list, r, int(few), seconds); few++ {
+		}
+		return few
+	}
+	// bottoms within low, and at most those within high, by rank
+	var open []int
+	lower, upper := make([]int32, len(j.times)), make([]int32, len(j.times))
+	settled := 0
+	for r := range j.times {
+		if len(j.times[r].base) == 0 {
+			continue
+		}
+		settled += j.fewest(r)
+		if lower[r] = bottom(r, 0, j.upper[r], j.high); lower[r] > 0 {
+			open = append(open, r)
+		}
+	}
+	sum := settled
+	for _, r := range open {
+		sum += int(lower[r])
+	}
+	if sum <= j.total {
+		return
+	}
+	low, high, bottoms := j.high, within, make([]int32, len(open))
+	for round := 0; round < 40 && high-low > bracketWidth*within; round++ {
+		middle, sum := low+(high-low)/2, settled
+		for i, r := range open {
+			bottoms[i] = bottom(r, upper[r], lower[r], middle)
+			sum += int(bottoms[i])
+		}
+		side := upper
+		if sum > j.total {
+			low, side = middle, lower
+		} else {
+			high = middle
+		}
+		rest := open[:0]
+		for i, r := range open {
+			if side[r] = bottoms[i]; upper[r] < lower[r] {
+				rest = append(rest, r)
+			} else {
+				settled += int(upper[r])
+			}
+		}
+		open = rest
+	}
+	j.low, j.high, j.open, j.settled = low, high, nil, 0
+	for r := range j.times {
+		list := &j.times[r]
+		top := j.last(list, r, len(list.base)-1, 0, high)
+		if top < 0 {
+			continue
+		}
+		j.upper[r], j.backs[r].top = int32(top), top
+		if j.last(list, r, top, 0, low) < top {
+			j.open = append(j.open, r)
+		} else {
+			j.settled += j.fewest(r) + top
+		}
+	}
 }
 
 // back is the number of units that a rank can give back from its top: any number up to run, and some numbers up to
@@ -319,24 +394,21 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	var order []int
 	given := 0 // units that these ranks give back
 	if excess > pool {
+		rest := pool // of the ranks that are not in order
 		for r, b := range backs {
-			if b.most > b.run {
+			if b.most > b.run && given < excess-rest {
 				order = append(order, r)
+				given += b.most
+				rest -= b.run
 			}
 		}
-		possible = append(possible, sums{spans: []span{{}}})
-		var own []span
-		for i, r := range order {
-			own = j.spans(own[:0], r, min(backs[r].most, excess), seconds)
-			possible = append(possible, possible[i].plus(own, excess))
-			pool -= backs[r].run
-			if given = possible[i+1].largest(excess); given >= excess-pool {
-				order = order[:i+1]
-				break
-			}
-		}
-		if given < excess-pool {
+		if given < excess-rest {
 			return false
+		}
+		if given > excess { // some ranks give back less than the most
+			if order, possible, given = j.possible(seconds, excess, pool); order == nil {
+				return false
+			}
 		}
 	}
 	if shares != nil {
@@ -345,8 +417,29 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	return true
 }
 
-// construct writes the shares of a division that exists. The ranks in order give back given units in all. The other
-// ranks give back the rest of the excess, the slowest rank first.
+// possible returns the first ranks with gaps that can give back the excess together with the runs of all other ranks,
+// in order, and the most units of the excess that they can give back. Element i of the sums is for the ranks before i.
+// Without such ranks, order is nil.
+func (j *jagged) possible(seconds float64, excess, pool int) (order []int, possible []sums, given int) {
+	possible = append(possible, sums{spans: []span{{}}})
+	var own []span
+	for r, b := range j.backs {
+		if b.most <= b.run {
+			continue
+		}
+		own = j.spans(own[:0], r, min(b.most, excess), seconds)
+		last := possible[len(order)].plus(own, excess)
+		order, possible = append(order, r), append(possible, last)
+		pool -= b.run
+		if given = last.largest(excess); given >= excess-pool {
+			return order, possible, given
+		}
+	}
+	return nil, nil, 0
+}
+
+// construct writes the shares of a division that exists. The ranks in order give back given units in all: without
+// possible sums, each one its most units. The other ranks give back the rest of the excess, the slowest rank first.
 func (j *jagged) construct(shares []int, seconds float64, excess int, possible []sums, order []int, given int) {
 	backs := j.backs
 	fixed := make([]bool, len(shares))
@@ -355,13 +448,15 @@ func (j *jagged) construct(shares []int, seconds float64, excess int, possible [
 		r := order[i]
 		b := backs[r]
 		fixed[r] = true
-		for n := 0; n <= min(b.most, given); n++ {
-			if j.within(&j.times[r], r, b.top-n, seconds) && possible[i].has(given-n) {
-				backs[r].top -= n
-				given -= n
-				break
+		n := b.most
+		if possible != nil {
+			n = 0
+			for !j.within(&j.times[r], r, b.top-n, seconds) || !possible[i].has(given-n) {
+				n++
 			}
 		}
+		backs[r].top -= n
+		given -= n
 	}
 	left -= j.giveBack(backs, fixed, seconds, left)
 	queue := make(slowest, 0, len(shares))
