@@ -36,6 +36,7 @@ func (u units) guessJagged(curves []Scaled) guess {
 			g.most = max(g.most, c.At(float64(u.samples(r, u.limit[r]))))
 		}
 	}
+	g.most = min(g.most, math.MaxFloat64) // seconds halves a finite range
 	g.want = float64(u.total) * float64(n) / float64(len(curves))
 	for r := range curves {
 		if u.limit[r] > 0 {
@@ -65,9 +66,13 @@ func (g *guess) time(try int) float64 {
 func (g *guess) seconds(want float64) float64 {
 	low, high := 0.0, g.most
 	for high-low > 1e-4*high {
-		if middle := low + (high-low)/2; g.finished(middle) >= want {
+		middle := low + (high-low)/2
+		switch {
+		case middle == low: // no number is between the two, for example if high is the smallest number
+			return high
+		case g.finished(middle) >= want:
 			high = middle
-		} else {
+		default:
 			low = middle
 		}
 	}

@@ -232,6 +232,8 @@ func BenchmarkSolve(b *testing.B) {
 
 func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 	huge := Curve{{1, math.MaxFloat64 / 2}, {2, math.MaxFloat64}}
+	short := Curve{{1, 1e-323}, {2, 5e-324}, {3, 1e-323}, {4, 5e-324}}
+	long := Curve{{1, 2}, {2, 1}, {3, 2}, {3.5, 1}, {3.75, math.MaxFloat64}}
 	tests := []struct {
 		name   string
 		curves []Curve
@@ -242,6 +244,8 @@ func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 		{"beyond the last point floats end", []Curve{huge, huge}, []int{2, 2}},
 		{"the points of a flat curve are nearer than floats can divide by",
 			[]Curve{{{5e-324, 1}, {1e-323, 1}}, {{1, 1}, {2, 2}}}, []int{3, 1}},
+		{"the shortest time is the smallest float", []Curve{short, short}, []int{2, 2}},
+		{"the longest times of curves that fall again are the largest floats", []Curve{long, long}, []int{2, 2}},
 	}
 	for _, test := range tests {
 		shares, err := Solve(Batch{Total: 4}, test.curves)
