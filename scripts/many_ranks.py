@@ -74,7 +74,7 @@ def simulate(name, options, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(ROWS)}")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(ROWS)}".replace("%", "%%"))
     parser.add_argument("--ranks", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--noise", type=float, help="instead of the noise of the row")
