@@ -98,7 +98,7 @@ func tilePriors() tileBelief {
 	return b
 }
 
-// tilePool is the sum of the ranks' beliefs in tiles, because all ranks run the same kernels.
+// tilePool adds up what the ranks believe about tiles. The ranks share these beliefs, because all run the same kernels.
 type tilePool struct {
 	sum   tileBelief
 	ranks float64

@@ -299,7 +299,7 @@ func (v *shadow) start(s *State, job int, on []int) {
 	v.plan(job)
 }
 
-// leave frees the GPUs of a job. Its event must not be in the list.
+// leave frees the GPUs of a job. The caller has removed the event of the job from the list of events.
 func (v *shadow) leave(job int) {
 	st := &v.state
 	v.runs[job].runs = false

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rig is a model without a network. The test writes the gradients of its parameters.
+// rig consists of parameters only, without layers. The test writes their gradients.
 type rig struct {
 	t      *testing.T
 	dev    device.Device

@@ -44,7 +44,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 // view sends the state of a run, without the figures that depend on the step.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	open := s.follow
-	if r.URL.Query().Has("once") { // set by comparisons of many runs, for which the server follows no run
+	if r.URL.Query().Has("once") { // comparisons of many runs set it: the server then reads each run only once
 		open = s.visit
 	}
 	f, release, err := open(r.Context(), r.PathValue("name"))

@@ -211,7 +211,7 @@ func (p *pass) load(s device.Stream, b *data.Batch) error {
 	return p.send(s, p.fields...)
 }
 
-// targetsOf returns the number of targets of a batch that count.
+// targetsOf returns the number of targets of a batch that contribute to the loss.
 func targetsOf(b *data.Batch) (count int) {
 	for _, label := range data.Values[int32](b, task.Labels) {
 		if label >= 0 {

@@ -29,7 +29,7 @@
 namespace hetero {
 namespace {
 
-constexpr int kVersion = 1;        // version of this library's candidates; increase it if their speed changes
+constexpr int kVersion = 1;        // increase it if the speed of this library's kernels changes
 constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so its kernel hardly matters
 constexpr int kLeastTurns = 3;     // minimum number of timed launches of each candidate
 constexpr int kMostTurns = 9;      // maximum number
