@@ -17,7 +17,8 @@ type MedianRule struct {
 }
 
 const (
-	// A rank is slow if its time exceeds the median of all ranks by this factor. Larger: stragglers are overlooked. Smaller: noise marks ranks.
+	// A rank is slow if its time exceeds the median of all ranks by this factor. Larger: stragglers are overlooked.
+	// Smaller: noise marks ranks.
 	slowFactor = 1.5
 	// Windows is the number of consecutive slow windows after which a rank is a straggler. Larger: stragglers are found
 	// later.
