@@ -294,9 +294,17 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 	if half == nil {
 		return nil, nil
 	}
+	height := logs[n]
+	if len(parts) <= largeType { // without a variance of the levels, logs[n] is not their mean
+		var lifts stat.Mean
+		for i := range parts {
+			lifts.Add(parts[i].lift(logs))
+		}
+		height = lifts.Or(0)
+	}
 	cov = make([][]float64, n)
 	for i := range cells {
-		cells[i].log = logs[i] + logs[n]
+		cells[i].log = logs[i] + height
 		unit := make([]float64, n+1)
 		unit[i] = 1
 		cov[i] = backward(half, forward(half, unit))[:n]

@@ -1,7 +1,7 @@
 // Package memory accounts for the memory of a rank: the bytes that it needs for each purpose, the bytes that it may
 // use, and the bytes that it uses.
 //
-//	limit := memory.ReadLimit(os.DirFS("/"), pids)         // limit of this process, one of several ranks of a machine
+//	limit := memory.ReadLimit(os.DirFS("/"), sharers)      // limit of this process, one of several ranks of a machine
 //	used, known := memory.Resident(os.DirFS("/"), 0)       // measured before the model is allocated
 //	account := memory.Account{Samples: 32, Unified: true, Limit: limit, …}
 //	if !account.Fits() { … account.String() names the parts, the limit and its source … }

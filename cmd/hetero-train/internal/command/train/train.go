@@ -18,7 +18,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 const trainExample = `  hetero-train train -c configs/resnet50.toml
@@ -140,7 +139,6 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		for _, w := range warnings {
 			opts.Log.Warn(w)
 		}
-		warnOfAddressLimit(opts.Log)
 		logConfig(opts.Log, a, cfg, assigned)
 	}
 	// Standard output is for the results of commands. Training has no result. With JSON, its standard output therefore
@@ -215,17 +213,6 @@ func policyFrom(cfg *config.Config) string {
 		return "default without a file and without --enable-load-balancing"
 	}
 	return origin
-}
-
-// warnOfAddressLimit warns of a limit of the address space (ulimit -v). The Go runtime and the libraries of devices
-// reserve more addresses than they use. The Go runtime ends the program if it cannot reserve them. The memory limit of
-// a control group is better, because the planner respects it.
-func warnOfAddressLimit(log *slog.Logger) {
-	const ample = 4 << 30
-	if limit, ok := platform.AddressLimit(); ok && limit < ample {
-		log.Warn("the address space is limited (ulimit -v); if the limit is too low, the program ends with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
-			"limit_mib", limit>>20)
-	}
 }
 
 // AddResume adds --resume and --allow to the root command and to train.
