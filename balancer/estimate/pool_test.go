@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -80,6 +81,28 @@ func TestAFullRankReusesTheMemoryOfItsShares(t *testing.T) {
 			if got != want || len(e.cov[i]) != mostShares {
 				t.Errorf("covariance %d, %d: got %v in a row of %d, want %v", i, j, got, len(e.cov[i]), want)
 			}
+		}
+	}
+}
+
+// The curve of a large type has the height of the measured times, also if few of its ranks have samples.
+func TestTheCurveOfATypeHasTheHeightOfItsTimes(t *testing.T) {
+	const ranks, seconds = largeType + 1, 0.01
+	for _, measured := range []int{2, largeType, ranks} {
+		m := New(Options{Limits: slices.Repeat([]int{256}, ranks), Active: slices.Repeat([]bool{true}, ranks),
+			Interval: 10, Types: slices.Repeat([]string{"one"}, ranks)})
+		w := &Window{Shares: make([]int, ranks), Seconds: make([][]float64, ranks)}
+		for r := range measured {
+			w.Shares[r], w.Seconds[r] = 32, slices.Repeat([]float64{seconds}, 10)
+		}
+		m.Learn(w)
+		m.Fit(w.Shares, true)
+		curve := m.types.curves[0]
+		if curve == nil {
+			t.Fatalf("%d ranks measured: got no curve", measured)
+		}
+		if got := math.Exp(curve.log(32)); math.Abs(got/seconds-1) > 0.1 {
+			t.Errorf("%d ranks measured: got %.4f s for 32 samples, want about %v s", measured, got, seconds)
 		}
 	}
 }
