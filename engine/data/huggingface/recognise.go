@@ -158,8 +158,8 @@ func hasList(folder string) bool {
 	return false
 }
 
-// RecogniseListFile reports whether a file is a list of images: a CSV, TSV or JSON Lines file with the columns file_name
-// and label. A file with a column text is not a list of images, but has labelled texts.
+// RecogniseListFile reports whether a file is a list of images: a CSV, TSV or JSON Lines file with the columns
+// file_name and label. A file that also has the column text contains labelled texts, and is not a list of images.
 func RecogniseListFile(name string) bool {
 	if !isList(name) {
 		return false

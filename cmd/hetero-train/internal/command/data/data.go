@@ -112,8 +112,8 @@ func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 }
 
 // guessDataset returns the type of the data set at path: a data set of Hugging Face (also one list of images), shards
-// or class folders. Shards are several archives, or one archive in which members have the same base name as a label. guessDataset does not
-// report an unreadable path, because the later open reports it.
+// or class folders. Shards are several archives, or one archive in which members have the same base name as a label.
+// guessDataset does not report an unreadable path, because the later open reports it.
 func guessDataset(ctx context.Context, path string) string {
 	if filepath.Ext(path) == ".txt" { // a list of files, which may be a named pipe: only the data set may read it
 		return "webdataset"
