@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
@@ -79,19 +80,17 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	default:
 		train, eval = train.split(o.ValFraction)
 	}
-	classes, err := b.classes()
-	if err == nil && train.Len() == 0 {
+	var classes []string
+	if train.Len() == 0 {
 		err = errors.New("no rows to train on")
-		if len(b.left) > 0 {
-			err = fmt.Errorf("no rows to train on: all files are damaged, the first is %s: %w", b.left[0].Path,
-				b.left[0].Reason)
-		}
+	} else {
+		classes, err = b.classes()
 	}
 	if err == nil && train.Len() > math.MaxInt32 {
 		err = fmt.Errorf("%d rows, want at most %d", train.Len(), math.MaxInt32)
 	}
 	if err != nil {
-		return data.Splits{}, &data.Fault{Op: "open data set", Path: o.Path, Index: -1, Err: err}
+		return data.Splits{}, &data.Fault{Op: "open data set", Path: o.Path, Index: -1, Err: b.withDamage(err)}
 	}
 	sets := b.several.finish(classes, b.set)
 	b.set.Pool = openfiles.New(b.set.files)
@@ -122,6 +121,18 @@ type builder struct {
 	several severalLabels
 	left    []data.LeftOut
 	files   int // number of files, including those in left
+}
+
+// withDamage puts the damage of all files that were left out before err, which the missing rows may have caused.
+func (b *builder) withDamage(err error) error {
+	if len(b.left) == 0 {
+		return err
+	}
+	var damage strings.Builder
+	for _, l := range b.left {
+		fmt.Fprintf(&damage, "%s: %v; ", l.Path, l.Reason)
+	}
+	return fmt.Errorf("%d of %d files are damaged: %swithout them: %w", len(b.left), b.files, &damage, err)
 }
 
 // part adds the rows of the files of one part of the data set at base.

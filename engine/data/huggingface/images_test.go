@@ -179,6 +179,42 @@ func TestDamagedFilesAreLeftOut(t *testing.T) {
 	}
 }
 
+// If the rows that are left are no data set, the error must first name all damaged files.
+func TestDamageComesBeforeConclusions(t *testing.T) {
+	whole, err := os.ReadFile("testdata/images_parquet/data/train-00001-of-00002.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ files, want string }{
+		{"train-00000-of-00001.parquet", "no rows to train on"},
+		{"train-00000-of-00002.parquet train-00001-of-00002.parquet", "no rows to train on"},
+	} {
+		dir := t.TempDir()
+		names := strings.Fields(c.files)
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(dir, name), whole[:3000], 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := options(t, dir)
+		o.SkipDamaged = true
+		_, err := Open(context.Background(), o)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "all labels") {
+			t.Fatalf("%s: got %v, want %q", c.files, err, c.want)
+		}
+		for _, name := range names {
+			if at := strings.Index(err.Error(), name); at < 0 || at > strings.Index(err.Error(), c.want) {
+				t.Errorf("%v: want the damage of %s before %q", err, name, c.want)
+			}
+		}
+	}
+	b := &builder{files: 3, left: []data.LeftOut{{Path: "x.parquet", Whole: true, Reason: errors.New("truncated")}}}
+	want := "1 of 3 files are damaged: x.parquet: truncated; without them: one class"
+	if err := b.withDamage(errors.New("one class")); err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestSplitsAndColumnsByName(t *testing.T) {
 	train, test := rowsOf(t)
 	o := options(t, "testdata/images_disk")

@@ -158,6 +158,17 @@ func hasList(folder string) bool {
 	return false
 }
 
+// RecogniseListFile reports whether a file is a list of images: a CSV, TSV or JSON Lines file with the columns
+// file_name and label. A file that also has the column text contains labelled texts, and is not a list of images.
+func RecogniseListFile(name string) bool {
+	if !isList(name) {
+		return false
+	}
+	columns, err := columnsOfList(name)
+	return err == nil && slices.Contains(columns, pathColumn) && slices.Contains(columns, labelColumn) &&
+		!slices.Contains(columns, "text")
+}
+
 // columnsOfList returns the columns of the first row of a list.
 func columnsOfList(path string) ([]string, error) {
 	const most = 1 << 16 // bytes of the first row
@@ -168,9 +179,9 @@ func columnsOfList(path string) ([]string, error) {
 	defer f.Close() // read only
 	in := bufio.NewReader(io.LimitReader(f, most))
 	skipMark(in)
-	if filepath.Ext(path) == ".csv" {
+	if ext := strings.ToLower(filepath.Ext(path)); ext == ".csv" || ext == ".tsv" {
 		r := csv.NewReader(in)
-		r.Comma = separator(in, false)
+		r.Comma = separator(in, ext == ".tsv")
 		return r.Read()
 	}
 	line, err := in.ReadBytes('\n')

@@ -31,7 +31,8 @@ import (
 const dataLong = `Inspect, verify, download, repack or tokenize data before training.
 
 inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the files at
-PATH determine the data set: webdataset for shards, images for class folders.`
+PATH determine the data set: webdataset for shards, huggingface for Arrow and Parquet files and for lists of images, images for
+class folders.`
 
 // New returns the command that downloads, inspects, verifies and repacks data sets.
 func New(a *cli.App) *cobra.Command {
@@ -110,14 +111,14 @@ func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 	return a.Load()
 }
 
-// guessDataset returns the type of the data set at path: a data set of Hugging Face, shards or class folders. Shards
-// are several archives, or one archive in which members have the same base name as a label. guessDataset does not
-// report an unreadable path, because the later open reports it.
+// guessDataset returns the type of the data set at path: a data set of Hugging Face (also one list of images), shards
+// or class folders. Shards are several archives, or one archive in which members have the same base name as a label.
+// guessDataset does not report an unreadable path, because the later open reports it.
 func guessDataset(ctx context.Context, path string) string {
 	if filepath.Ext(path) == ".txt" { // a list of files, which may be a named pipe: only the data set may read it
 		return "webdataset"
 	}
-	if huggingface.Recognise(path) || huggingface.RecogniseList(path) {
+	if huggingface.Recognise(path) || huggingface.RecogniseList(path) || huggingface.RecogniseListFile(path) {
 		return parts.HuggingFace
 	}
 	shards, err := webdataset.Expand(ctx, path, true)

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
@@ -46,7 +47,7 @@ type LineFault struct {
 const mostLineFaults = 20
 
 // namesLabelled reports whether the arguments name a file of labelled texts. The name of the file decides, unless a
-// flag selects the type of the data set.
+// flag selects the type of the data set, or the file is a list of images.
 func namesLabelled(a *cli.App, args []string) bool {
 	if len(args) != 1 {
 		return false
@@ -56,7 +57,7 @@ func namesLabelled(a *cli.App, args []string) bool {
 			return o.Value == parts.LabelledText
 		}
 	}
-	return slices.Contains(tokens.LabelledEnds, filepath.Ext(args[0]))
+	return slices.Contains(tokens.LabelledEnds, filepath.Ext(args[0])) && !huggingface.RecogniseListFile(args[0])
 }
 
 // counter counts the tokens of texts.
