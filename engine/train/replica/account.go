@@ -23,6 +23,9 @@ type Host struct {
 	// Copies states that this rank writes checkpoints from a copy of the tensors if there is enough memory for the
 	// copy.
 	Copies bool
+	// AddressesLeft returns the addresses in bytes that this process can still reserve for data. limited is false if
+	// the process has no limit of addresses. nil: no limit.
+	AddressesLeft func() (bytes int64, limited bool)
 }
 
 // Names of parts of an account.

@@ -89,6 +89,35 @@ func TestAccountContainsAllMemory(t *testing.T) {
 	}
 }
 
+// The account lacks the addresses of kernels of further shares. Without the measured rest of the limit, the copy of a
+// checkpoint would end the process.
+func TestCopiesNeedAddresses(t *testing.T) {
+	o := hosted(testOptions(), 1<<40)
+	left, limited := int64(0), true
+	o.Host.AddressesLeft = func() (int64, bool) { return left, limited }
+	r, err := New(openReference(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, c := range []struct {
+		left    int64
+		limited bool
+		want    bool
+	}{{r.copyBytes() - 1, true, false}, {-1, true, false}, {0, false, true}, {r.copyBytes(), true, true}} {
+		if left, limited = c.left, c.limited; r.CanCopy() != c.want {
+			t.Errorf("%d bytes of addresses are left (limited: %v), a copy needs %d: got a copy %v", left, limited,
+				r.copyBytes(), !c.want)
+		}
+	}
+	if _, _, err := r.Copies(); err != nil {
+		t.Fatal(err)
+	}
+	if left, limited = 0, true; !r.CanCopy() {
+		t.Error("the copy exists already, but the replica would not use it")
+	}
+}
+
 // A batch must be refused if its account exceeds the limit, and only then. At this time, the arena must not exist.
 func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	o := testOptions()
