@@ -37,6 +37,7 @@ const (
 	Staging        = "staging of weights" // buffer through which weights are read and written
 	Results        = "inputs and results" // of passes, in host memory
 	PageTables     = "page tables"        // of all other memory
+	OtherKernels   = "kernels of shares"  // of an account that exceeds a limit of addresses; see explainAddresses
 	CheckpointCopy = "checkpoint copy"    // optional: copy of the tensors of a checkpoint, all or nothing
 )
 

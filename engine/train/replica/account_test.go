@@ -118,6 +118,40 @@ func TestCopiesNeedAddresses(t *testing.T) {
 	}
 }
 
+// If a limit of addresses is the reason for a failed allocation, the error contains the account and the least limit.
+func TestAFailedAllocationNamesTheLimitOfAddresses(t *testing.T) {
+	o := hosted(testOptions(), 1<<30)
+	o.Host.Limit.Addresses, o.Host.Limit.Flag, o.Host.Limit.Source = true, "-d", "RLIMIT_DATA"
+	o.Host.Limit.Excluded = 1 << 20
+	left := int64(1 << 40)
+	o.Host.AddressesLeft = func() (int64, bool) { return left, true }
+	dev := openReference(t)
+	r, err := New(dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const bytes = 5 << 20
+	failed := func() error { return tooLarge(dev, testBatch, bytes, device.ErrOutOfMemory) }
+	var refused *MemoryError
+	if err := r.explainAddresses(failed(), bytes); !errors.As(err, &refused) || refused.Account != nil {
+		t.Errorf("the addresses suffice, but got %v", err)
+	}
+	left = 2 << 20
+	err = r.explainAddresses(failed(), bytes)
+	least := o.Host.Limit
+	want := least.Raise(least.Bytes + bytes - left)
+	if !errors.As(err, &refused) || !errors.Is(err, device.ErrOutOfMemory) || refused.Account == nil ||
+		!strings.HasSuffix(err.Error(), "; "+want) ||
+		strings.Contains(err.Error(), "samples fit") || !strings.Contains(err.Error(), "RLIMIT_DATA") ||
+		!strings.Contains(err.Error(), OtherKernels) {
+		t.Errorf("got %v, want the account and: %s", err, want)
+	}
+	if n := len(r.Account().Host); n > 0 && r.Account().Host[n-1].Name == OtherKernels {
+		t.Error("the error has changed the account of the replica")
+	}
+}
+
 // A batch must be refused if its account exceeds the limit, and only then. At this time, the arena must not exist.
 func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	o := testOptions()
