@@ -148,8 +148,12 @@ func (e *MemoryError) Error() string {
 		return e.Err.Error()
 	}
 	if e.Together {
-		return fmt.Sprintf("%v; this rank holds at most %d samples, and for %d it needs %s", e.Err, e.Fit, e.Samples,
-			e.Account.Short())
+		holds, raise := "this rank holds at most", e.Account.Raise()
+		if raise != "" {
+			holds, raise = "the next start of this rank may hold only", "; "+raise
+		}
+		return fmt.Sprintf("%v; %s %d samples, and for %d it needs %s%s", e.Err, holds, e.Fit, e.Samples,
+			e.Account.Short(), raise)
 	}
 	if e.Account != nil && !e.Account.Fits() {
 		text := fmt.Sprintf("a micro-batch of %d samples needs %s", e.Samples, e.Account.Short())
