@@ -160,6 +160,18 @@ func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 	return lowest, limited
 }
 
+// AddressesLeft returns the addresses in bytes that this process can still reserve for data: the smaller rest of
+// RLIMIT_AS and RLIMIT_DATA, without the addresses that the process will reserve in any case. The result may be
+// negative. limited is false if neither limit is set.
+func AddressesLeft(root fs.FS, o Own) (bytes int64, limited bool) {
+	for _, a := range ListAddresses(root, o) {
+		if left := a.Left() - a.Later; !limited || left < bytes {
+			bytes, limited = left, true
+		}
+	}
+	return bytes, limited
+}
+
 // ListAddresses returns the state of RLIMIT_AS and of RLIMIT_DATA, without a limit that is not set.
 func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	status := readStatus(root, 0)

@@ -185,6 +185,16 @@ func TestAddressesOfTheProcess(t *testing.T) {
 	if later := int64(80 * mib); list[1].Later != later || list[0].Later != later+ArenaBytes {
 		t.Errorf("with small stacks: got %+v, want 80 MiB of data later", list)
 	}
+	// 1 GiB of addresses, of which 200 MiB are reserved, and 300 MiB of data, of which 100 MiB are reserved
+	root = files(map[string]string{"proc/self/status": "VmSize: 204800 kB\nVmData: 102400 kB\nThreads: 14\n",
+		"proc/self/limits": "Max data size 314572800 unlimited bytes\nMax address space 1073741824 unlimited bytes\n"})
+	own := Own{Threads: 14, OneArena: true, Stack: 2 * mib}
+	if got, limited := AddressesLeft(root, own); !limited || got != 200*mib-HeapSpread-KernelBytes {
+		t.Errorf("got %d bytes left for data, %v, want 136 MiB", got, limited)
+	}
+	if _, limited := AddressesLeft(files(nil), own); limited {
+		t.Error("no limit is set, but addresses are limited")
+	}
 }
 
 // The advice names the limit with which an account fits exactly, and the next process may reserve more.

@@ -97,3 +97,25 @@ func TestRanksThatCannotHoldABatchSayWhy(t *testing.T) {
 		}
 	}
 }
+
+// Under a limit of addresses, the error also names the limit with which the ranks hold the micro-batch, and the next
+// process may reserve more addresses.
+func TestRanksThatCannotHoldABatchNameTheLimitOfAddresses(t *testing.T) {
+	o, part, needs := hosts(t)
+	part.Bytes, part.Addresses, part.Flag, part.Excluded = needs[2], true, "-d", 1<<20
+	limit := *part
+	ranks := crew{open: openReference, options: o, shares: make([]int, 2), sync: true, cap: 200, dir: t.TempDir(),
+		peers: func(_ int, p *replica.Peers) {
+			p.MaxShare, p.Shares = 0, nil
+			p.Divide = func([]int) ([]int, error) { return nil, errors.New("no shares") }
+		}}.start(t)
+	want := limit.Raise(needs[testBatch/2+1]) // limits are rounded down to whole samples
+	for rank, s := range ranks {
+		var refused *replica.MemoryError
+		if !errors.As(s.err, &refused) || refused.Fit != 0 || refused.Samples != testBatch/2+1 ||
+			!strings.HasSuffix(s.err.Error(), "; "+want) ||
+			!strings.Contains(s.err.Error(), "the next start of this rank may hold only 0 samples") {
+			t.Errorf("rank %d: got %v, want: %s", rank, s.err, want)
+		}
+	}
+}

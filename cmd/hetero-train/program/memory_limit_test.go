@@ -74,6 +74,33 @@ func TestNoLimitOfAddressesCrashesTheProgram(t *testing.T) {
 	}
 }
 
+// Two ranks compile kernels for several shares, whose addresses are not in their accounts. Each limit must end in
+// training or in a refusal with a larger limit, and not in the end of Go's runtime when a checkpoint is copied.
+func TestNoLimitOfAddressesCrashesSeveralRanks(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	nativetest.Need(t, "shm", "libhetero_shm.so")
+	p := buildProgram(t)
+	named := regexp.MustCompile(`ulimit -d (\d+)`)
+	for _, kib := range []int{700000, 850000} {
+		out, err := exec.Command("/bin/sh", "-c", `ulimit -c 0 && ulimit -d `+strconv.Itoa(kib)+` && exec "$@"`, "sh",
+			p.path, "train", "-c", "../../../configs/resnet50.toml", "--nproc-per-node", "2", "--set",
+			"device.kind=cpu", "--set", "device.threads=1", "--set", "data.dataset=synthetic_image", "--set",
+			"data.batch_size=8", "--set", "data.num_samples=32", "--set", "train.epochs=0", "--set", "train.steps=1",
+			"--set", "profile.at_start=off", "--set", "experiment.output_dir="+t.TempDir()).CombinedOutput()
+		code := exitOf(t, err)
+		found := named.FindSubmatch(out)
+		switch {
+		case code == exit.Done:
+		case code != exit.Device || found == nil || !bytes.Contains(out, []byte("RLIMIT_DATA")):
+			t.Errorf("ulimit -d %d: got exit code %d and %s", kib, code, out)
+		default:
+			if least, _ := strconv.Atoi(string(found[1])); least <= kib {
+				t.Errorf("ulimit -d %d: the error names %d KiB, want more", kib, least)
+			}
+		}
+	}
+}
+
 // testLimitOfTheProcess checks the figures of plan under a limit. environment contains settings of Go's runtime, with
 // which the figures must also be correct.
 func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int64, source string,

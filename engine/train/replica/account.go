@@ -23,6 +23,9 @@ type Host struct {
 	// Copies states that this rank writes checkpoints from a copy of the tensors if there is enough memory for the
 	// copy.
 	Copies bool
+	// AddressesLeft returns the addresses in bytes that this process can still reserve for data. limited is false if
+	// the process has no limit of addresses. nil: no limit.
+	AddressesLeft func() (bytes int64, limited bool)
 }
 
 // Names of parts of an account.
@@ -34,6 +37,7 @@ const (
 	Staging        = "staging of weights" // buffer through which weights are read and written
 	Results        = "inputs and results" // of passes, in host memory
 	PageTables     = "page tables"        // of all other memory
+	OtherKernels   = "kernels of shares"  // of an account that exceeds a limit of addresses; see explainAddresses
 	CheckpointCopy = "checkpoint copy"    // optional: copy of the tensors of a checkpoint, all or nothing
 )
 

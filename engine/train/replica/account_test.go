@@ -89,6 +89,69 @@ func TestAccountContainsAllMemory(t *testing.T) {
 	}
 }
 
+// The account lacks the addresses of kernels of further shares. Without the measured rest of the limit, the copy of a
+// checkpoint would end the process.
+func TestCopiesNeedAddresses(t *testing.T) {
+	o := hosted(testOptions(), 1<<40)
+	left, limited := int64(0), true
+	o.Host.AddressesLeft = func() (int64, bool) { return left, limited }
+	r, err := New(openReference(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, c := range []struct {
+		left    int64
+		limited bool
+		want    bool
+	}{{r.copyBytes() - 1, true, false}, {-1, true, false}, {0, false, true}, {r.copyBytes(), true, true}} {
+		if left, limited = c.left, c.limited; r.CanCopy() != c.want {
+			t.Errorf("%d bytes of addresses are left (limited: %v), a copy needs %d: got a copy %v", left, limited,
+				r.copyBytes(), !c.want)
+		}
+	}
+	if _, _, err := r.Copies(); err != nil {
+		t.Fatal(err)
+	}
+	if left, limited = 0, true; !r.CanCopy() {
+		t.Error("the copy exists already, but the replica would not use it")
+	}
+}
+
+// If a limit of addresses is the reason for a failed allocation, the error contains the account and the least limit.
+func TestAFailedAllocationNamesTheLimitOfAddresses(t *testing.T) {
+	o := hosted(testOptions(), 1<<30)
+	o.Host.Limit.Addresses, o.Host.Limit.Flag, o.Host.Limit.Source = true, "-d", "RLIMIT_DATA"
+	o.Host.Limit.Excluded = 1 << 20
+	left := int64(1 << 40)
+	o.Host.AddressesLeft = func() (int64, bool) { return left, true }
+	dev := openReference(t)
+	r, err := New(dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const bytes = 5 << 20
+	failed := func() error { return tooLarge(dev, testBatch, bytes, device.ErrOutOfMemory) }
+	var refused *MemoryError
+	if err := r.explainAddresses(failed(), bytes); !errors.As(err, &refused) || refused.Account != nil {
+		t.Errorf("the addresses suffice, but got %v", err)
+	}
+	left = 2 << 20
+	err = r.explainAddresses(failed(), bytes)
+	least := o.Host.Limit
+	want := least.Raise(least.Bytes + bytes - left)
+	if !errors.As(err, &refused) || !errors.Is(err, device.ErrOutOfMemory) || refused.Account == nil ||
+		!strings.HasSuffix(err.Error(), "; "+want) ||
+		strings.Contains(err.Error(), "samples fit") || !strings.Contains(err.Error(), "RLIMIT_DATA") ||
+		!strings.Contains(err.Error(), OtherKernels) {
+		t.Errorf("got %v, want the account and: %s", err, want)
+	}
+	if n := len(r.Account().Host); n > 0 && r.Account().Host[n-1].Name == OtherKernels {
+		t.Error("the error has changed the account of the replica")
+	}
+}
+
 // A batch must be refused if its account exceeds the limit, and only then. At this time, the arena must not exist.
 func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	o := testOptions()

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
@@ -100,7 +101,7 @@ func (r *Replica) allocateArena() (err error) {
 	bytes = max(bytes, 1)
 	r.reserved = r.account(largest)
 	if r.arena, err = r.dev.Alloc(bytes); err != nil {
-		return tooLarge(r.dev, largest.samples, bytes, err)
+		return r.explainAddresses(tooLarge(r.dev, largest.samples, bytes, err), bytes)
 	}
 	r.closer.add(r.arena.Free)
 	r.unread = make([]batchFacts, 0, r.opts.Accumulation)
@@ -117,7 +118,7 @@ func (r *Replica) allocateArena() (err error) {
 // MemoryError reports that the activations of a micro-batch do not fit into the memory of the device.
 type MemoryError struct {
 	Samples   int   // number of samples of the micro-batch
-	Fit       int   // estimated number of samples that fit; 0 if not even one fits
+	Fit       int   // estimated number of samples that fit; 0 if not even one fits; or UnknownFit
 	NeedBytes int64 // bytes of the activations
 	HeldBytes int64 // bytes of parameters, optimizer state and other allocations on the device
 	FreeBytes int64 // bytes of device memory that are free
@@ -129,6 +130,9 @@ type MemoryError struct {
 	// hold, and Err states how much all ranks can hold.
 	Together bool
 }
+
+// UnknownFit is the value of MemoryError.Fit if the number of samples that fit is unknown.
+const UnknownFit = -1
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
@@ -144,15 +148,20 @@ func (e *MemoryError) Error() string {
 		return e.Err.Error()
 	}
 	if e.Together {
-		return fmt.Sprintf("%v; this rank holds at most %d samples, and for %d it needs %s", e.Err, e.Fit, e.Samples,
-			e.Account.Short())
+		holds, raise := "this rank holds at most", e.Account.Raise()
+		if raise != "" {
+			holds, raise = "the next start of this rank may hold only", "; "+raise
+		}
+		return fmt.Sprintf("%v; %s %d samples, and for %d it needs %s%s", e.Err, holds, e.Fit, e.Samples,
+			e.Account.Short(), raise)
 	}
 	if e.Account != nil && !e.Account.Fits() {
-		text := fmt.Sprintf("a micro-batch of %d samples needs %s: at most %d samples fit", e.Samples,
-			e.Account.Short(), e.Fit)
-		if e.Fit == 0 {
-			text = fmt.Sprintf("a micro-batch of %d samples needs %s: no number of samples fits", e.Samples,
-				e.Account.Short())
+		text := fmt.Sprintf("a micro-batch of %d samples needs %s", e.Samples, e.Account.Short())
+		switch {
+		case e.Fit > 0:
+			text += fmt.Sprintf(": at most %d samples fit", e.Fit)
+		case e.Fit == 0:
+			text += ": no number of samples fits"
 		}
 		if raise := e.Account.Raise(); raise != "" {
 			text += "; " + raise
@@ -182,6 +191,26 @@ func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	}
 	e := &MemoryError{Samples: samples, NeedBytes: bytes, HeldBytes: used, FreeBytes: max(most-used, 0), Err: err}
 	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow linearly
+	return e
+}
+
+// explainAddresses adds the account of this rank to a *MemoryError if a limit of addresses is the reason. The account
+// contains the kernels of one share, but the search for shares has also compiled others. Their addresses become a part
+// of the account.
+func (r *Replica) explainAddresses(err error, bytes int64) error {
+	var e *MemoryError
+	host := r.opts.Host
+	if host == nil || host.AddressesLeft == nil || !r.limit.Addresses || !errors.As(err, &e) {
+		return err
+	}
+	left, limited := host.AddressesLeft()
+	if !limited || left >= bytes {
+		return err
+	}
+	a := r.reserved
+	a.Host = append(slices.Clone(a.Host), memory.Part{Name: OtherKernels,
+		Bytes: max(a.Limit.Bytes-a.HostBytes(), 0) + bytes - left})
+	e.Account, e.Fit = &a, UnknownFit
 	return e
 }
 

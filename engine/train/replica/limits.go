@@ -111,7 +111,8 @@ func (r *Replica) limits(micro int) ([]int, error) {
 	}
 }
 
-// withoutPlace adds this rank's account to an error which states that the ranks cannot hold a micro-batch.
+// withoutPlace adds this rank's account to an error which states that the ranks cannot hold a micro-batch. The account
+// is for a share with which the ranks hold the micro-batch, if each rank adds an equal part of the missing samples.
 func (r *Replica) withoutPlace(limits []int, err error) error {
 	micro, sum := r.opts.MicroBatch(), 0
 	for _, n := range limits {
@@ -124,11 +125,17 @@ func (r *Replica) withoutPlace(limits []int, err error) error {
 		return &MemoryError{Samples: micro, Fit: sum, Err: err, Together: true}
 	}
 	own, unit := limits[r.group.Rank()], r.opts.wholeGroup()
-	f, accountErr := r.Footprint(own + 2*coarseStep(own, unit)) // a limit is at most one step below what fits
+	more := (micro - sum + len(limits) - 1) / len(limits)
+	more = max((more+unit-1)/unit*unit+coarseStep(own+more, unit), 2*coarseStep(own, unit)) // limits are rounded down
+	f, accountErr := r.Footprint(own + more)
 	if accountErr != nil {
 		return errors.Join(err, accountErr)
 	}
-	e := &MemoryError{Samples: f.Samples, Fit: own, Err: err, Together: true}
+	fit, fitErr := r.promised(max(own, unit), own)
+	if fitErr != nil {
+		return errors.Join(err, fitErr)
+	}
+	e := &MemoryError{Samples: f.Samples, Fit: fit, Err: err, Together: true}
 	if !f.Account.Fits() {
 		e.Account = &f.Account
 	}

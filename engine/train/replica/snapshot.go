@@ -50,10 +50,16 @@ func (r *Replica) trained() []plan.ParamInfo {
 }
 
 // CanCopy reports whether there is enough host memory for a copy of a checkpoint's tensors. If the limit of the process
-// is unknown, CanCopy also requires memory for a second copy, as a reserve.
+// is unknown, CanCopy also requires memory for a second copy, as a reserve. Kernels of further shares reserve addresses
+// that the account lacks, so CanCopy also measures the addresses that are left.
 func (r *Replica) CanCopy() bool {
 	if r.copied != nil {
 		return true
+	}
+	if host := r.opts.Host; host != nil && host.AddressesLeft != nil {
+		if left, limited := host.AddressesLeft(); limited && left < r.copyBytes() {
+			return false
+		}
 	}
 	if left, known := r.reserved.Left(); known {
 		return r.copyBytes() <= left

@@ -25,6 +25,7 @@ func (r *Run) HostMemory() *replica.Host {
 		return h
 	}
 	h.Copies = r.Rank.Team.Leads()
+	h.AddressesLeft = r.Rank.AddressesLeft
 	h.Parts = r.dataParts
 	h.Optional = []memory.Part{{Name: DataCache, Bytes: r.Data.CachedBytes()}}
 	return h

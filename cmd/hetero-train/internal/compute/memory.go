@@ -39,6 +39,12 @@ func (k *Rank) Own(several bool) memory.Own {
 		Stack: memory.ThreadStack(), Tensors: onGoHeap(info)}
 }
 
+// AddressesLeft returns the addresses in bytes that this process can still reserve for data. limited is false if it has
+// no limit of addresses.
+func (k *Rank) AddressesLeft() (bytes int64, limited bool) {
+	return memory.AddressesLeft(memory.System(), k.own)
+}
+
 // onGoHeap reports whether a device allocates tensors on Go's heap.
 func onGoHeap(info device.Info) bool { return info.Kind == "reference" }
 
