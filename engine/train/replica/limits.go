@@ -283,6 +283,9 @@ func (r *Replica) tooLarge(share, fit int, need, free int64) error {
 	if e.Fit, err = r.promised(share, fit); err != nil {
 		return err
 	}
+	if e.Fit == 0 && fit > 0 {
+		e.Fit = UnknownFit // samples fit into this process, but perhaps not into the next one
+	}
 	if e.Account = &f.Account; e.Account.DeviceLimit == 0 && free > 0 {
 		e.Account.DeviceLimit = free + r.fixedBytes()
 	}

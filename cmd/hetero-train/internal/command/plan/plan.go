@@ -446,7 +446,13 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		if err != nil {
 			return r, err
 		}
-		r.refusal = &replica.MemoryError{Samples: least.Samples, Account: &least.Account}
+		whole := least.Account
+		if whole.Limit.Bytes += p.limit.Spread(); whole.Fits() {
+			p.run.Process.Opts.Log.Warn("the smallest micro-batch fits only if a run reserves no more addresses than this plan",
+				"samples", least.Samples, "reserve_mib", p.limit.Spread()>>20)
+		} else {
+			r.refusal = &replica.MemoryError{Samples: least.Samples, Account: &least.Account}
+		}
 	}
 	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {
 		r.ReservedFor = min(micro, r.LargestFit)
