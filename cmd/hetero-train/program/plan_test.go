@@ -120,6 +120,7 @@ func TestPlanRefuses(t *testing.T) {
 	}{
 		{nil, exit.Usage, "got no configuration"},
 		{[]string{"-c", file, "--memory", "lots"}, exit.Usage, `--memory: got "lots"`},
+		{[]string{"-c", file, "--memory", ""}, exit.Usage, `--memory: got ""`},
 		{[]string{"-c", file, "--memory", "-1GiB"}, exit.Usage, "--memory"},
 		{[]string{"-c", file, "--samples", "0"}, exit.Usage, "--samples: got 0"},
 		{[]string{"-c", file, "--set", "data.image_size=2"}, exit.Usage, "data.image_size"},

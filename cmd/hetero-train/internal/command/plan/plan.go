@@ -64,6 +64,7 @@ const planExample = `  hetero-train plan -c configs/resnet50.toml
 // planFlags are the flags of command plan.
 type planFlags struct {
 	memory  string
+	limited bool // --memory is given
 	samples []int
 	json    bool
 	gpu     string // name of a modelled GPU
@@ -91,7 +92,7 @@ func New(a *cli.App) *cobra.Command {
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f.modelled = cmd.Flags().Changed("device-model")
+		f.limited, f.modelled = cmd.Flags().Changed("memory"), cmd.Flags().Changed("device-model")
 		return exit.Classify(cmd.Context(), estimate(cmd.Context(), a, f))
 	}
 	return cmd
@@ -157,9 +158,11 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	memory, err := parseBytes(f.memory)
-	if err != nil {
-		return exit.Usagef("--memory: %w", err)
+	var memory int64
+	if f.limited {
+		if memory, err = parseBytes(f.memory); err != nil {
+			return exit.Usagef("--memory: %w", err)
+		}
 	}
 	gpu, err := f.gpuOf(cfg)
 	if err != nil {
@@ -515,11 +518,8 @@ func (p *planning) usualSamples(share, largest int) []int {
 }
 
 // parseBytes parses a size: a number of bytes, or a text such as "8GiB", "80GB" or "512M", in which all units are
-// binary. An empty text is 0.
+// binary.
 func parseBytes(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
 	units := []struct {
 		name string
 		size float64
