@@ -115,8 +115,8 @@ expect 2 "run make first" "install without a program" build "$room/moved" instal
 parts() {
 	local name=$1 code
 	shift
+	# CMake wraps lines.
 	CMAKE_INCLUDE_PATH=$room/fake/include CMAKE_LIBRARY_PATH=$room/fake/lib \
-		# CMake wraps lines.
 		cmake -S .. -B "$room/$name" --log-level=NOTICE -DHETERO_ONEDNN=off -DHETERO_CUDA=off "$@" 2>&1 | tr -s '[:space:]' ' '
 	code=${PIPESTATUS[0]}
 	[ "$code" != 0 ] || cat "$room/$name/parts.txt"

@@ -88,7 +88,7 @@ func (e *posterior) noiseError() float64 { return 2 * (e.weight - priorWeight) /
 // type keeps its own noise. A rank that seems to have less noise does not, because too little noise gives false alarms.
 func (e *posterior) useNoise() {
 	p := e.peers
-	if e.noise = e.own; p.noise != p.noise {
+	if e.noise = e.own; math.IsNaN(p.noise) {
 		return
 	}
 	off, chance := math.Log(max(e.own, leastVariance))-p.noise, e.noiseError()
