@@ -1,5 +1,4 @@
-// Command text adds a language model and a data set to hetero-train. Each text of the data set counts modulo 10, with
-// random mistakes.
+// Command text adds a language model and a data set to hetero-train. Texts count modulo 10, with random mistakes.
 package main
 
 import (
@@ -30,8 +29,7 @@ func (bigram) BuildLanguage(vocabulary, _ int) (models.Language, error) {
 	}, nil
 }
 
-// counting is a data set of text, and implements the interfaces for its samples. Each token is the successor of the
-// previous one modulo 10, except for random mistakes.
+// counting is a data set and its samples. Each token is its predecessor plus 1, modulo 10, except for mistakes.
 type counting struct{ Length, Mistakes int }
 
 func (c *counting) Keys() []config.Key {
@@ -48,8 +46,7 @@ func (c *counting) Len() int { return 512 }
 func (c *counting) Layout(*data.Options) (data.Layout, error) {
 	shape := []int{c.Length}
 	return data.Layout{Fields: []data.Field{{Name: tokens.Tokens, DType: tensor.I32, Shape: shape, PerPosition: true},
-		// The padding 0xff makes labels -1, which means no label.
-		{Name: tokens.Labels, DType: tensor.I32, Shape: shape, Pad: 0xff, PerPosition: true}}}, nil
+		{Name: tokens.Labels, DType: tensor.I32, Shape: shape, Pad: 0xff, PerPosition: true}}}, nil // -1: no label
 }
 func (c *counting) NewSource(*data.Options) (data.Source, error) { return c, nil }
 func (c *counting) Close() error                                 { return nil }

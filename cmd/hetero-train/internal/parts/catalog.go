@@ -1,6 +1,8 @@
 package parts
 
 import (
+	"slices"
+
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/policies"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -94,7 +96,7 @@ func cifarSet(doc string, set cifarImages) DataSet {
 func builtinPolicies() []Part {
 	var list []Part
 	for _, m := range policies.Makers() {
-		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{Maker: m} }})
+		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
 	}
 	return list
 }
@@ -102,22 +104,27 @@ func builtinPolicies() []Part {
 // balancerPolicy is a policy of package policies. Such a policy has no keys of its own in table [balance].
 type balancerPolicy struct {
 	NoKeys
-	balancer.Maker
+	name string // not the maker: options are compared, and functions cannot be
+}
+
+func (p balancerPolicy) maker() balancer.Maker {
+	all := policies.Makers()
+	return all[slices.IndexFunc(all, func(m balancer.Maker) bool { return m.Name == p.name })]
 }
 
 // Ignores implements [config.Ignorer].
 func (p balancerPolicy) Ignores() []string {
-	if p.Maker.Objectives {
+	if p.maker().Objectives {
 		return nil
 	}
 	return []string{"objective", "max_slowdown_percent", "power_watts", "idle_watts", "prices", "bench_worthless"}
 }
 
 // New implements [PolicyOptions].
-func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) { return p.Maker.New(o) }
+func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) { return p.maker().New(o) }
 
 // PolicyTraits implements [TraitsOfPolicy].
-func (p balancerPolicy) PolicyTraits() balancer.Traits { return p.Maker.Traits }
+func (p balancerPolicy) PolicyTraits() balancer.Traits { return p.maker().Traits }
 
 // simpleCNNOptions are the keys of table [model] for simple_cnn.
 type simpleCNNOptions struct {
