@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,14 +326,14 @@ func TestMPIRanksOfUnequalSharesEndTogether(t *testing.T) {
 		name    string
 		options []string
 		end     func(mpirun int, ranks map[int]int)
-		code    int
+		codes   []int // Open MPI returns the code of the rank whose end it notices first
 		says    string
 		long    bool // after Ctrl-C, Open MPI waits for its whole time-out
 	}{
-		{"a killed rank", nil, func(_ int, ranks map[int]int) { syscall.Kill(ranks[1], syscall.SIGKILL) }, 137,
-			"rank 1", false},
+		{"a killed rank", nil, func(_ int, ranks map[int]int) { syscall.Kill(ranks[1], syscall.SIGKILL) },
+			[]int{137, exit.Communication}, "rank 1", false},
 		{"Ctrl-C", []string{"--mca", "odls_base_sigkill_timeout", "20"},
-			func(mpirun int, _ map[int]int) { syscall.Kill(mpirun, syscall.SIGINT) }, 1, "saved", true},
+			func(mpirun int, _ map[int]int) { syscall.Kill(mpirun, syscall.SIGINT) }, []int{1}, "saved", true},
 	} {
 		if c.long && !needtest.Cluster.On() {
 			continue
@@ -340,8 +341,8 @@ func TestMPIRanksOfUnequalSharesEndTogether(t *testing.T) {
 		folder := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "_"))
 		cmd := mpirun(t, p.command(folder, endless...), c.options...)
 		e := finishAfterStep(t, cmd, func() { c.end(cmd.Process.Pid, ranksIn(t, folder)) })
-		if e.code != c.code || !strings.Contains(e.stdout+e.stderr, c.says) {
-			t.Errorf("%s: got exit code %d, want %d and %q in\n%s%s", c.name, e.code, c.code, c.says, e.stdout,
+		if !slices.Contains(c.codes, e.code) || !strings.Contains(e.stdout+e.stderr, c.says) {
+			t.Errorf("%s: got exit code %d, want one of %d and %q in\n%s%s", c.name, e.code, c.codes, c.says, e.stdout,
 				e.stderr)
 		}
 		eventually(t, c.name+": no rank is left", func() bool { return len(ranksIn(t, folder)) == 0 })
