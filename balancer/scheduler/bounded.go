@@ -54,7 +54,7 @@ var StaticBound = Bound{Factor: 2, Seconds: 3600}
 func Limit(p Policy, b Bound, o Options) Policy {
 	v := &bounded{preemptor: newPreemptor(o), Policy: p, bound: b, stops: b.Easy > 0 && !o.Keep}
 	if b.Easy > 0 {
-		v.shadow = &shadow{}
+		v.shadow = &shadows{}
 	}
 	return v
 }
@@ -71,7 +71,7 @@ type bounded struct {
 	shorter waiting   // all jobs, by remaining steps
 
 	// only if bound.Easy is above 0
-	shadow *shadow   // policy easy
+	shadow *shadows  // policy easy
 	stops  bool      // running jobs may be stopped
 	late   []int     // by index into shapes.sizes: the jobs of this size before it have been overdue
 	line   waiting   // all jobs, by arrival, one list for each size

@@ -5,10 +5,16 @@ import (
 	"slices"
 )
 
-// Shadow returns the reserved start of each job that policy easy started under a policy of [Limit], in s. It returns -1
-// for the other jobs. No GPU may have failed.
-func Shadow(p Policy) []float64 {
-	v := p.(*bounded).shadow
+// Samples is the number of simulations of policy easy under a policy of [Limit] with uncertain work.
+const Samples = samples
+
+// Shadow returns the start of each job in the first simulation of policy easy under a policy of [Limit], in s. It
+// returns -1 for the other jobs. No GPU may have failed.
+func Shadow(p Policy) []float64 { return ShadowOf(p, 0) }
+
+// ShadowOf is Shadow for one of the simulations.
+func ShadowOf(p Policy, sample int) []float64 {
+	v := &p.(*bounded).shadow.runs[sample]
 	starts := make([]float64, len(v.runs))
 	for job := range v.runs {
 		if starts[job] = -1; v.runs[job].started {
@@ -16,6 +22,31 @@ func Shadow(p Policy) []float64 {
 		}
 	}
 	return starts
+}
+
+// Draws draws the work of each job of a state in which all jobs have begun. The lists are by job, in steps.
+func Draws(stated, work, remaining []float64, sample uint64) []float64 {
+	n := len(work)
+	w := &Workload{Jobs: make([]Job, n)}
+	s := &State{Workload: w, Arrived: n, Remaining: make([]float64, n)}
+	for job := range work {
+		w.Jobs[job].Work, s.Remaining[job] = stated[job], stated[job]
+	}
+	var p posterior
+	p.reset(n)
+	p.follow(s)
+	for job := range work {
+		if w.Jobs[job].Work = work[job]; remaining[job] < work[job] {
+			s.Running = append(s.Running, Running{Job: job})
+		}
+	}
+	s.Remaining = remaining
+	p.follow(s)
+	draws := make([]float64, n)
+	for job := range draws {
+		draws[job] = p.draw(s, job, p.steps(s, job), sample)
+	}
+	return draws
 }
 
 // Promise returns the first job that became overdue, and the latest time at which it must start, in s. p is a policy of

@@ -17,11 +17,11 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 		return errors.New("the bound of waiting times follows policy easy: got jobs in another order than that of their arrival")
 	}
 	p.rates = p.topSpeeds(c, w, s)
-	if err := p.shadow.reset(c, w, s, p.rates); err != nil {
+	if err := p.shadow.reset(c, w, s); err != nil {
 		return err
 	}
 	p.late = make([]int, len(p.shapes.sizes))
-	p.line.reset(grouped(p.shadow.size, len(p.late)), false)
+	p.line.reset(grouped(p.shadow.runs[0].size, len(p.late)), false)
 	p.age.reset(&p.shapes, false)
 	p.order.reset(&p.shapes, false)
 	p.order.tally()
@@ -46,7 +46,7 @@ func grouped(of []int, groups int) *shapes {
 }
 
 // isLate reports whether a job has been overdue. A job that was overdue when it started is never stopped.
-func (p *bounded) isLate(job int) bool { return job < p.late[p.shadow.size[job]] }
+func (p *bounded) isLate(job int) bool { return job < p.late[p.shadow.runs[0].size[job]] }
 
 // sortShadow is sort for a bound that follows policy easy. A job that became overdue remains overdue, even if the bound
 // grows.

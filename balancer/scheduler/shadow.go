@@ -11,10 +11,13 @@ import (
 //
 // The simulation is that of package simulate without a network that slows jobs down, and without lost work: a job on
 // a GPU that fails continues elsewhere from where it was. easy sees the work of a job as it was stated at its
-// arrival. The job ends as soon as the simulated easy has computed its work. On a state with estimates, the work of a
-// job that has finished in the true state is known. The other jobs have an estimate: [Job.Work] times the ratio of the
-// true work to the stated work of all finished jobs (scale). The mean of estimates may differ from the mean of the
-// work. Without the ratio, the simulated cluster could be overloaded, and its waits would grow without end.
+// arrival. The job ends as soon as the simulated easy has computed its work, which the posterior draws when the job
+// starts. From then on, the simulation is corrected as follows:
+//
+//   - If the true job has done more steps than the drawn work, the work is drawn again.
+//   - If the true job ends, its work is known. This counts only if the simulated job has not done as many steps yet.
+//     A simulated job that has done more keeps its drawn work. Otherwise it would end at the smaller one of the drawn
+//     and the true work, and jobs would be too short on average.
 //
 // An arrival or an end costs as much as a decision of policy easy.
 type shadow struct {
@@ -30,12 +33,9 @@ type shadow struct {
 	waits   []sorted  // by size: jobs that have not started, by arrival
 	longest []float64 // by size: the longest wait of a job that has started, in s
 
-	rates  []float64 // by job: steps/s on its fastest type, as in bounded
-	ended  []bool    // by job: finished in the true state
-	actual float64   // GPU time of these jobs by their work, in s
-	stated float64   // GPU time of these jobs by the work stated at their arrival, in s
-	scale  float64   // actual / stated; exactly 1 if all estimates are exact, or if no job has finished
-	fresh  []int     // buffer of finish
+	posterior *posterior
+	sample    uint64 // number of the draws
+	exact     bool   // posterior.inexact was false at the last correction
 
 	queue   []int     // buffer of state.Queue
 	running []Running // buffer of state.Running
@@ -53,10 +53,10 @@ type ghost struct {
 	at      float64 // s: its item in events
 }
 
-// reset prepares a run. rates has the speeds of jobs in steps/s, and stays in use.
-func (v *shadow) reset(c *Cluster, w *Workload, s Speeds, rates []float64) error {
+// reset prepares a run. posterior stays in use; it must follow the true state before the shadow does.
+func (v *shadow) reset(c *Cluster, w *Workload, s Speeds, posterior *posterior, sample uint64) error {
 	n := len(w.Jobs)
-	v.rates, v.ended, v.actual, v.stated, v.scale = rates, make([]bool, n), 0, 0, 1
+	v.posterior, v.sample, v.exact = posterior, sample, true
 	v.work = Workload{Kinds: w.Kinds, Jobs: append(v.work.Jobs[:0], w.Jobs...)}
 	v.journal.Reset(n)
 	v.news, v.freed = reader{}, reader{}
@@ -139,7 +139,7 @@ func (v *shadow) happen(s *State) {
 	}
 	for ; st.Arrived < s.Arrived && s.Workload.Jobs[st.Arrived].Arrival <= st.Now; st.Arrived++ {
 		job := st.Arrived
-		v.work.Jobs[job].Work = s.Workload.Jobs[job].Work
+		v.work.Jobs[job].Work = v.posterior.stated[job]
 		st.Remaining[job] = v.work.Jobs[job].Work
 		v.waits[v.size[job]].insert(item{s.Workload.Jobs[job].Arrival, job})
 		v.enqueue(job)
@@ -150,9 +150,7 @@ func (v *shadow) happen(s *State) {
 // easy must decide again.
 func (v *shadow) mirror(s *State) (changed bool) {
 	jobs, ok := v.news.jobs(s)
-	if v.finish(s, jobs, ok) {
-		ok = false // the estimates of all jobs have changed
-	}
+	ok = ok && v.exact && !v.posterior.inexact // otherwise any job can exceed its drawn work without a record
 	if ok {
 		for _, job := range jobs {
 			changed = v.correct(s, job) || changed
@@ -162,6 +160,7 @@ func (v *shadow) mirror(s *State) (changed bool) {
 			changed = v.correct(s, v.state.Running[i].Job) || changed
 		}
 	}
+	v.exact = !v.posterior.inexact
 	gpus, ok := v.freed.gpus(s)
 	if ok {
 		for _, g := range gpus {
@@ -173,49 +172,6 @@ func (v *shadow) mirror(s *State) (changed bool) {
 		changed = v.turn(g, up) || changed
 	}
 	return changed
-}
-
-// finish records the jobs that have finished in the true state. jobs are those that have changed, if known is true. It
-// reports whether scale has changed.
-func (v *shadow) finish(s *State, jobs []int, known bool) bool {
-	v.fresh = v.fresh[:0]
-	add := func(job int) {
-		if job < s.Arrived && !v.ended[job] && s.Remaining[job] == 0 {
-			v.ended[job], v.fresh = true, append(v.fresh, job)
-		}
-	}
-	if known {
-		for _, job := range jobs {
-			add(job)
-		}
-		slices.Sort(v.fresh) // the sums must not depend on the order in the journal
-	} else {
-		for job := range s.Arrived {
-			add(job)
-		}
-	}
-	for _, job := range v.fresh {
-		second := float64(v.work.Jobs[job].GPUs) / v.rates[job]
-		v.actual += second * s.Workload.Jobs[job].Work
-		v.stated += second * v.work.Jobs[job].Work
-	}
-	before := v.scale
-	if v.stated > 0 {
-		v.scale = v.actual / v.stated
-	}
-	return v.scale != before
-}
-
-// total returns the steps of a job, as known now.
-func (v *shadow) total(s *State, job int) float64 {
-	work := s.Workload.Jobs[job].Work
-	if v.scale == 1 || v.ended[job] {
-		return work
-	}
-	if work > v.work.Jobs[job].Work { // the estimate has doubled, so the job has done half of it in the true state
-		return max(v.scale, 0.5) * work
-	}
-	return v.scale * work
 }
 
 // turn makes a GPU available or not, and reports whether that is a change.
@@ -237,14 +193,24 @@ func (v *shadow) correct(s *State, job int) bool {
 	if !r.runs {
 		return false
 	}
-	if total := v.total(s, job); total != r.total {
-		r.total = total
-		v.events.remove(item{r.at, job})
-		v.plan(job)
-		return true
+	total := r.total
+	switch p := v.posterior; {
+	case !p.inexact || p.finished[job] && r.steps(v.state.Now) <= s.Workload.Jobs[job].Work:
+		total = s.Workload.Jobs[job].Work
+	case !p.finished[job] && (v.exact || p.steps(s, job) > r.total):
+		total = p.draw(s, job, max(p.steps(s, job), r.steps(v.state.Now)), v.sample)
 	}
-	return false
+	if total == r.total {
+		return false
+	}
+	r.total = total
+	v.events.remove(item{r.at, job})
+	v.plan(job)
+	return true
 }
+
+// steps returns the steps that a running job has done.
+func (r *ghost) steps(now float64) float64 { return r.done + r.speed*(now-r.since) }
 
 // end returns the time at which a running job ends, in s.
 func (v *shadow) end(job int) float64 {
@@ -285,8 +251,10 @@ func (v *shadow) start(s *State, job int, on []int) {
 		v.waits[v.size[job]].remove(item{v.work.Jobs[job].Arrival, job})
 	}
 	gpus := append([]int(nil), on...)
-	r.started, r.runs, r.since, r.speed = true, true, st.Now, st.Rate(job, gpus, -1)
-	r.guess, r.total = st.Remaining[job], v.total(s, job)
+	if !r.started {
+		r.total = v.posterior.draw(s, job, v.posterior.steps(s, job), v.sample)
+	}
+	r.started, r.runs, r.since, r.speed, r.guess = true, true, st.Now, st.Rate(job, gpus, -1), st.Remaining[job]
 	i, _ := slices.BinarySearch(st.Queue, job)
 	st.Queue = cut(st.Queue, i)
 	st.Running = append(roomy(st.Running, v.running), Running{Job: job, GPUs: gpus, Since: st.Now, Speed: r.speed,

@@ -1,0 +1,54 @@
+package scheduler
+
+import "slices"
+
+// samples is the number of simulations of policy easy if estimates are inexact.
+const samples = 9
+
+// shadows states the waits under policy easy. While all estimates are exact, it simulates policy easy once. Otherwise
+// it simulates policy easy several times, each time with another draw of the work of jobs that have not finished.
+//
+// The first inexact estimate starts the other simulations. They repeat the time before, in which all GPUs are
+// available to them.
+type shadows struct {
+	posterior posterior
+	runs      [samples]shadow
+	active    int // simulations
+	waits     [samples]float64
+
+	cluster  *Cluster
+	workload *Workload
+	speeds   Speeds
+}
+
+func (v *shadows) reset(c *Cluster, w *Workload, s Speeds) error {
+	v.posterior.reset(len(w.Jobs))
+	v.active, v.cluster, v.workload, v.speeds = 1, c, w, s
+	return v.runs[0].reset(c, w, s, &v.posterior, 0)
+}
+
+// follow advances to the time of the true state.
+func (v *shadows) follow(s *State) {
+	v.posterior.follow(s)
+	for ; v.posterior.inexact && v.active < samples; v.active++ {
+		err := v.runs[v.active].reset(v.cluster, v.workload, v.speeds, &v.posterior, uint64(v.active))
+		if err != nil { // the reset of the first simulation had the same arguments
+			panic(err)
+		}
+	}
+	for i := range v.runs[:v.active] {
+		v.runs[i].follow(s)
+	}
+}
+
+// wait returns the longest wait of a job with a number of GPUs up to now under policy easy, in s. With several
+// simulations, it returns the second smallest of their longest waits. The longest wait under policy easy with the true
+// work is then probably longer. With the smallest one, more jobs are overdue, and completion times are longer.
+func (v *shadows) wait(size int) float64 {
+	waits := v.waits[:v.active]
+	for i := range waits {
+		waits[i] = v.runs[i].wait(size)
+	}
+	slices.Sort(waits)
+	return waits[min(1, len(waits)-1)]
+}
