@@ -92,8 +92,11 @@ func TestACancelledCallIsContinued(t *testing.T) {
 
 // The test starts its own binary as a second process, which kills itself with SIGKILL.
 func TestAKilledProcessIsContinued(t *testing.T) {
-	dir := t.TempDir()
 	if own := os.Getenv("TOKENIZE_AND_DIE"); own != "" {
+		dir := filepath.Join(own, "second") // a killed process does not remove its t.TempDir
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		o := resumable(t, dir)
 		o.Inputs = []string{filepath.Join(own, "a.txt"), filepath.Join(own, "b.jsonl.zst"),
 			filepath.Join(own, "c.txt.gz")}
@@ -113,6 +116,7 @@ func TestAKilledProcessIsContinued(t *testing.T) {
 		}
 		return
 	}
+	dir := t.TempDir()
 	o := resumable(t, dir)
 	o.Folder = filepath.Join(dir, "whole")
 	if _, err := Tokenize(t.Context(), o); err != nil {
