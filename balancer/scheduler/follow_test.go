@@ -84,6 +84,53 @@ func TestTheShadowIsPolicyEasy(t *testing.T) {
 	}
 }
 
+// A third of the jobs arrives at once, the others some time later. When the last jobs arrive, the queue is longer than
+// ever before, and the simulation of easy is continued without further arrivals. The longest waits of the continuation
+// must be bit-equal to those under policy easy.
+func TestTheContinuedShadowIsPolicyEasy(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 23))
+	longer := 0
+	for n := range 200 {
+		setup, w := world(random)
+		for i := range w.Jobs {
+			w.Jobs[i].Arrival = 0
+			if i >= len(w.Jobs)/3 {
+				w.Jobs[i].Arrival = 1000 * float64(1+n%5)
+			}
+		}
+		p := limited(t, "gang", scheduler.DefaultBound)
+		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		easy, err := scheduler.New("easy", scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for gpus := 1; gpus <= 8; gpus++ {
+			want := 0.0
+			for i := range r.Jobs {
+				if w.Jobs[i].GPUs == gpus {
+					want = max(want, r.Jobs[i].Start-w.Jobs[i].Arrival)
+				}
+			}
+			if want > 5000 {
+				longer++
+			}
+			if got := scheduler.Ahead(p, gpus); got != want {
+				t.Fatalf("world %d: jobs with %d GPUs wait for at most %v s in the continued simulation, want %v s",
+					n, gpus, got, want)
+			}
+		}
+	}
+	if t.Logf("%d longest waits above 5,000 s", longer); longer < 100 {
+		t.Errorf("got %d longest waits above 5,000 s, want at least 100", longer)
+	}
+}
+
 // If all estimates are three times the work, the simulation of easy must learn this from finished jobs. Otherwise its
 // cluster would be overloaded, and jobs would wait much longer than under easy with the same estimates.
 func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {

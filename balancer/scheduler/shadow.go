@@ -301,6 +301,37 @@ func (v *shadow) enqueue(job int) {
 	v.journal.Job(job)
 }
 
+// empty repeats another simulation of the same run up to now, and continues it until all jobs of its queue have
+// started, without further arrivals. It then has the longest waits that these jobs lead to.
+func (v *shadow) empty(of *shadow, s *State) {
+	v.posterior, v.sample, v.exact = of.posterior, of.sample, of.exact
+	v.journal.Reset(len(v.runs)) // the policy must read the whole state
+	v.events.clear()
+	copy(v.work.Jobs, of.work.Jobs)
+	copy(v.runs, of.runs)
+	copy(v.longest, of.longest)
+	st, from := &v.state, &of.state
+	st.Now, st.Arrived, st.Finished = from.Now, from.Arrived, from.Finished
+	copy(st.Remaining, from.Remaining)
+	copy(st.Up, from.Up)
+	copy(st.FreeCPUs, from.FreeCPUs)
+	copy(st.FreeMem, from.FreeMem)
+	for g, jobs := range from.OnGPU {
+		st.OnGPU[g] = append(st.OnGPU[g][:0], jobs...)
+	}
+	st.Queue, st.Running = append(v.queue[:0], from.Queue...), v.running[:0]
+	for _, r := range from.Running {
+		r.Order = v.journal.Start(r.Job)
+		st.Running = append(st.Running, r)
+		v.events.insert(item{v.runs[r.Job].at, r.Job})
+	}
+	for len(st.Queue) > 0 && v.events.n > 0 {
+		st.Now = max(st.Now, v.events.at(0).key)
+		v.happen(s)
+		v.decide(s)
+	}
+}
+
 // cut removes element i of a list that is a part of a buffer. It moves the shorter part of the list.
 func cut[E any](list []E, i int) []E {
 	if i < len(list)/2 {

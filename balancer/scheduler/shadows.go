@@ -10,11 +10,19 @@ const samples = 9
 //
 // The first inexact estimate starts the other simulations. They repeat the time before, in which all GPUs are
 // available to them.
+//
+// In an overloaded cluster, the longest wait grows with the queue. Whenever the queue has become 10 % longer than ever
+// before, each simulation is therefore continued until all jobs of its queue have started. Their longest wait counts
+// from then on: later arrivals can only make it longer, except if jobs end earlier than policy easy believes.
 type shadows struct {
 	posterior posterior
 	runs      [samples]shadow
-	active    int // simulations
-	waits     [samples]float64
+	active    int              // simulations
+	waits     [samples]float64 // buffer of wait
+
+	ahead shadow             // a copy of a simulation, for its continuation
+	queue int                // the longest queue of the first simulation that was continued
+	ends  [samples][]float64 // by simulation and size: the longest wait of its continuations, in s
 
 	cluster  *Cluster
 	workload *Workload
@@ -23,7 +31,13 @@ type shadows struct {
 
 func (v *shadows) reset(c *Cluster, w *Workload, s Speeds) error {
 	v.posterior.reset(len(w.Jobs))
-	v.active, v.cluster, v.workload, v.speeds = 1, c, w, s
+	v.active, v.queue, v.cluster, v.workload, v.speeds = 1, 0, c, w, s
+	if err := v.ahead.reset(c, w, s, &v.posterior, 0); err != nil {
+		return err
+	}
+	for i := range v.ends {
+		v.ends[i] = make([]float64, len(v.ahead.longest))
+	}
 	return v.runs[0].reset(c, w, s, &v.posterior, 0)
 }
 
@@ -39,6 +53,15 @@ func (v *shadows) follow(s *State) {
 	for i := range v.runs[:v.active] {
 		v.runs[i].follow(s)
 	}
+	if n := len(v.runs[0].state.Queue); n > v.queue+v.queue/10 {
+		v.queue = n
+		for i := range v.runs[:v.active] {
+			v.ahead.empty(&v.runs[i], s)
+			for size, wait := range v.ahead.longest {
+				v.ends[i][size] = max(v.ends[i][size], wait)
+			}
+		}
+	}
 }
 
 // wait returns the longest wait of a job with a number of GPUs up to now under policy easy, in s. With several
@@ -47,7 +70,7 @@ func (v *shadows) follow(s *State) {
 func (v *shadows) wait(size int) float64 {
 	waits := v.waits[:v.active]
 	for i := range waits {
-		waits[i] = v.runs[i].wait(size)
+		waits[i] = max(v.runs[i].wait(size), v.ends[i][size])
 	}
 	slices.Sort(waits)
 	return waits[min(1, len(waits)-1)]
