@@ -7,33 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
-
-// ErrDiverged ends a run whose gradients remain NaN or infinite, or whose last evaluation is NaN or infinite.
-var ErrDiverged = replica.ErrDiverged
-
-// Result describes how a run ended.
-type Result struct {
-	Steps       int64
-	Epochs      float64
-	Interrupted bool    // the context was cancelled; the run is saved and can be resumed
-	Survived    bool    // another rank or the data failed; rank 0 saved the last complete step
-	OutOfTime   bool    // MaxDuration was reached; the run is saved and can be resumed
-	GaveUp      string  // reason of EarlyStop; "" if early stopping did not end the run
-	LastLoss    float64 // mean loss over the global batch of the last step; NaN before the first step
-	LastEval    *Evaluation
-	Best        *checkpoint.Best
-	SamplesSeen int64         // number of samples over the whole run
-	Checkpoint  string        // path of the last checkpoint that this process saved; "" if none
-	Samples     int64         // number of samples that this process trained, over all ranks, including repeated steps
-	TrainTime   time.Duration // training time of this process, including repeated steps; see Trained
-	Trained     Trained       // steps of the whole run
-	Skipped     int64         // number of steps over the whole run that were skipped because of NaN or Inf
-	RollBacks   int64
-	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
-}
 
 // Run trains to the end, or until ctx is cancelled on any rank. If Run returns an error, the result is valid up to
 // the last step. A rank that fails sends its error to the other ranks.
@@ -160,23 +135,6 @@ func (r *run) oneStep(ctx, uncancelled context.Context) (wentBack bool, err erro
 		return true, r.rollBack(ctx, uncancelled)
 	}
 	return false, nil
-}
-
-// tellTimes passes on the times of all ranks in one step.
-func (r *run) tellTimes() {
-	if r.Timed != nil && len(r.ranks.timed) > 0 {
-		r.Timed(r.ranks.timed)
-	}
-}
-
-// completeTimes exchanges the times of the last step, before it passes them on.
-func (r *run) completeTimes(ctx context.Context) error {
-	defer r.clock.pause()()
-	if err := r.ranks.complete(ctx); err != nil {
-		return fmt.Errorf("exchange the times of step %d: %w", r.at.step, err)
-	}
-	r.tellTimes()
-	return nil
 }
 
 // timedStep trains one step, and measures its training time.

@@ -1,32 +1,12 @@
 package replica
 
 import (
+	"fmt"
+
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
-
-// Host describes the memory of this process for Options.Host.
-type Host struct {
-	Limit memory.Limit // memory that this process may use
-	// Pool is the name of the memory of which Limit is a part. Ranks with the same name divide this memory. "": no
-	// other rank uses it.
-	Pool string
-	// Program measures the memory of the process. The replica calls it once, before the model has memory.
-	Program func() []memory.Part
-	// Parts returns the memory that the run needs in addition to the replica, for example for the batches of loaders.
-	// The argument is this rank's share of a micro-batch.
-	Parts func(share int) []memory.Part
-	// Optional lists memory that the run uses only if enough memory remains.
-	Optional []memory.Part
-	// Copies states that this rank writes checkpoints from a copy of the tensors if there is enough memory for the
-	// copy.
-	Copies bool
-	// AddressesLeft returns the addresses in bytes that this process can still reserve for data. limited is false if
-	// the process has no limit of addresses. nil: no limit.
-	AddressesLeft func() (bytes int64, limited bool)
-}
 
 // Names of parts of an account.
 const (
@@ -47,24 +27,6 @@ const pageTableBytes, pageBytes = 8, 4096
 
 // Unified reports whether a device computes in host memory.
 func Unified(info device.Info) bool { return info.Threads > 0 }
-
-// measureProgram measures the memory of the process. At this time, the kernels of training and of evaluations exist,
-// but the memory of the model does not. The function free frees the plan of evaluations.
-func (r *Replica) measureProgram(params *plan.Params) (free func() error, err error) {
-	if r.opts.Host == nil || r.opts.Host.Program == nil {
-		return func() error { return nil }, nil
-	}
-	g, err := r.opts.graph(graphOf{samples: r.opts.MicroBatch()})
-	if err != nil {
-		return nil, err
-	}
-	evaluation, err := plan.Compile(r.cache, g, params)
-	if err != nil {
-		return nil, err
-	}
-	r.program = r.opts.Host.Program()
-	return evaluation.Free, nil
-}
 
 // account returns the memory of this rank with the given plans.
 func (r *Replica) account(p *plans) memory.Account {
@@ -140,29 +102,47 @@ func (r *Replica) setsOfPlans() int64 {
 // Account returns the memory of this rank for its largest share.
 func (r *Replica) Account() memory.Account { return r.reserved }
 
-// hostBytes returns the host memory of the inputs and outputs of all passes.
-func (p *plans) hostBytes() (bytes int64) {
-	for _, pass := range p.training() {
-		bytes += pass.hostBytes()
+// Footprint computes the footprint for n samples of a micro-batch, rounded up to whole groups of batch normalisation.
+// A rank with 0 samples only takes part in exchanges. Footprint compiles plans, but allocates no device memory for
+// them.
+func (r *Replica) Footprint(n int) (f Footprint, err error) {
+	if n < 0 {
+		return f, fmt.Errorf("replica: footprint of %d samples, want at least 0", n)
 	}
-	if p.eval != nil {
-		bytes += p.eval.hostBytes()
-	}
-	return bytes
+	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p); f.Account = r.account(p) })
+	return f, err
 }
 
-// hostBytes returns the size of the buffer that bind allocates. The plan need not be bound.
-func (p *pass) hostBytes() int64 {
-	var inputs, results int64
-	for _, name := range p.plan.InputNames() {
-		if name != gradsync.SamplesInput {
-			inputs += roundUp(p.plan.InputBytes(name), twinUnit)
+// LargestFit returns the largest number of samples of a micro-batch that fits: its device memory is at most bytes, and
+// its account stays within the limit of the process (Options.Host). The parameter bytes is 0 if the device has no limit
+// of its own. The result is at most limit and consists of whole groups of batch normalisation. It is 0 if not even one
+// group fits.
+func (r *Replica) LargestFit(bytes int64, limit int) (int, error) {
+	free := int64(0)
+	if bytes > 0 {
+		if free = bytes - r.fixedBytes(); free == 0 {
+			free = -1
 		}
 	}
-	for _, name := range p.outputs() {
-		results += roundUp(p.plan.OutputBytes(name), twinUnit)
+	return r.plans.fitFromBelow(limit, r.opts.wholeGroup(), free)
+}
+
+// measureProgram measures the memory of the process. At this time, the kernels of training and of evaluations exist,
+// but the memory of the model does not. The function free frees the plan of evaluations.
+func (r *Replica) measureProgram(params *plan.Params) (free func() error, err error) {
+	if r.opts.Host == nil || r.opts.Host.Program == nil {
+		return func() error { return nil }, nil
 	}
-	return max(inputs+results*int64(max(p.slots, 1)), 1)
+	g, err := r.opts.graph(graphOf{samples: r.opts.MicroBatch()})
+	if err != nil {
+		return nil, err
+	}
+	evaluation, err := plan.Compile(r.cache, g, params)
+	if err != nil {
+		return nil, err
+	}
+	r.program = r.opts.Host.Program()
+	return evaluation.Free, nil
 }
 
 // refuseModel returns a *MemoryError if parameters, gradients and optimizer state alone exceed the limit of the

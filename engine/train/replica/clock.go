@@ -60,6 +60,40 @@ type clock struct {
 	laps  []part // parts between successive marks
 }
 
+// start starts the clock of the first part of a step, which a stream computes. The recorder may be nil.
+func (c *clock) start(stream device.Stream, rec *timeline.Recorder) error {
+	c.marks, _ = stream.(device.MarkingStream) // nil while each launch is timed on the host
+	c.rec = rec
+	err := c.restart()
+	if c.rec != nil && c.marks != nil {
+		c.rec.Begin(c.at)
+	}
+	return err
+}
+
+// lap ends part p of the step, which began at the previous call of lap or at start.
+func (c *clock) lap(times *StepTimes, p part) error {
+	if c.marks != nil {
+		if len(c.laps) == device.MaxMarks-1 { // only if a step has very many micro-batches
+			if err := c.marks.Sync(); err != nil {
+				return err
+			}
+			if err := c.read(times); err != nil {
+				return err
+			}
+		}
+		c.laps = append(c.laps, p)
+		return c.marks.Mark(len(c.laps))
+	}
+	now := time.Now()
+	times.add(p, now.Sub(c.at))
+	if c.rec != nil && p != noPart {
+		c.rec.Part(partNames[p], c.at, now)
+	}
+	c.at = now
+	return nil
+}
+
 // read adds the times between the marks that the stream has passed, and starts the next part.
 func (c *clock) read(times *StepTimes) error {
 	if c.marks == nil {

@@ -16,6 +16,18 @@
 // Replica.Shares returns the owner of the shares, and Replica.Group the ranks. The replica reads both in each step, and
 // keeps plans of recently used shares in a cache.
 //
+// # Files
+//
+// The files form layers. A file uses only files of lower layers, or files of its own layer that do not use it:
+//
+//	new, step, evaluate, adopt, prepare, predictor     entry points
+//	allocate, limits, buckets, load, enter, last       stages of the start and of a step
+//	account, footprint, initial, snapshot, statistics  memory of a replica, and its contents
+//	replica                                            type Replica
+//	results, feed, tally, clock                        results, batches, counts and times of a step
+//	fit, acquire, compile, plancache, plans            plans for shares
+//	graph, fill, pass, options                         one pass, and the options
+//
 // # Duties of the caller
 //
 // Only one goroutine at a time may use a replica, locked to its OS thread while it trains. The caller closes the

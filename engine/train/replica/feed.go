@@ -11,6 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
+// Batches returns the micro-batches of a run in order.
+type Batches interface {
+	Next(ctx context.Context) (*data.Batch, error)
+}
+
 // feed prefetches micro-batches for a device with asynchronous streams. While the device computes with one batch,
 // feed reads the next batch into page-locked memory. A second stream copies this batch to the staging area at the end
 // of the arena. The computing stream then copies the batch to the inputs of the pass.

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"fmt"
-
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
@@ -44,17 +42,7 @@ func (f Footprint) Fixed() int64 {
 // Bytes returns the total device memory in bytes.
 func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
-// Footprint computes the footprint for n samples of a micro-batch, rounded up to whole groups of batch normalisation.
-// A rank
-// with 0 samples only takes part in exchanges. Footprint compiles plans, but allocates no device memory for them.
-func (r *Replica) Footprint(n int) (f Footprint, err error) {
-	if n < 0 {
-		return f, fmt.Errorf("replica: footprint of %d samples, want at least 0", n)
-	}
-	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p); f.Account = r.account(p) })
-	return f, err
-}
-
+// footprint returns the footprint of this rank with the given plans, without Account.
 func (r *Replica) footprint(p *plans) Footprint {
 	f := Footprint{Samples: p.samples, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(),
 		Gradients: r.state.Grads.Bytes(),
@@ -84,18 +72,4 @@ func (r *Replica) footprint(p *plans) Footprint {
 		}
 	}
 	return f
-}
-
-// LargestFit returns the largest number of samples of a micro-batch that fits: its device memory is at most bytes, and
-// its account stays within the limit of the process (Options.Host). The parameter bytes is 0 if the device has no limit
-// of its own. The result is at most limit and consists of whole groups of batch normalisation. It is 0 if not even one
-// group fits.
-func (r *Replica) LargestFit(bytes int64, limit int) (int, error) {
-	free := int64(0)
-	if bytes > 0 {
-		if free = bytes - r.fixedBytes(); free == 0 {
-			free = -1
-		}
-	}
-	return r.plans.fitFromBelow(limit, r.opts.wholeGroup(), free)
 }

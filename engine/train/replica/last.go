@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
 // The last step of an epoch may have fewer samples than the others (data.Options.KeepLast). Its micro-batches are
@@ -14,16 +13,6 @@ import (
 //
 // A pass over padded samples gives the same gradients, because the loss ignores padding. If the model computes
 // statistics over samples, the smaller micro-batch has plans for its exact number of samples instead.
-
-// movesStatistics reports whether a pass computes statistics over samples, such as those of batch normalisation.
-func movesStatistics(g *graph.Graph) bool {
-	for _, s := range g.States {
-		if !s.Frozen {
-			return true
-		}
-	}
-	return false
-}
 
 // checkLast returns an error for a last step that the ranks cannot compute exactly.
 func (o Options) checkLast(exact bool) error {
@@ -118,35 +107,4 @@ func (r *Replica) skipEmpty(ctx context.Context, batches Batches, n int) error {
 		b.Release()
 	}
 	return nil
-}
-
-// enter prepares the pass of a micro-batch: the working copies of the parameters and the values that are fixed for the
-// step, unless they were already prepared in this step. For a smaller micro-batch it also sets the shares.
-func (r *Replica) enter(batch batchFacts, first bool) error {
-	if r.sums != nil && r.smaller(batch) {
-		if !first { // copies of the earlier shares may be in progress
-			if err := r.stream.Sync(); err != nil {
-				return err
-			}
-		}
-		if err := r.sums.SetShares(r.shares.Within(batch.total)); err != nil {
-			return err
-		}
-		r.partial = true
-	}
-	if batch.pass == r.ready {
-		return nil
-	}
-	r.ready = batch.pass
-	return r.begin(batch)
-}
-
-// leave ends a step, and restores the whole shares for the next step. No copy of shares may be in progress.
-func (r *Replica) leave() error {
-	r.ready = nil
-	if !r.partial {
-		return nil
-	}
-	r.partial = false
-	return r.sums.SetShares(r.shares.All())
 }

@@ -2,23 +2,15 @@ package replica
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
-
-// Shares returns the owner of the shares of all ranks.
-func (r *Replica) Shares() *shares.Owner { return r.shares }
-
-// Group returns the group of the ranks that train together, or nil for a single rank.
-func (r *Replica) Group() *gradsync.Group { return r.group }
 
 // settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
 // sums over ranks are already allocated. Activations may use the remaining memory.
@@ -306,28 +298,6 @@ func (r *Replica) promised(share, fit int) (int, error) {
 	return min(promised, fit), err
 }
 
-// rules returns the rules that the shares of several ranks must satisfy.
-func (o Options) rules() shares.Rules {
-	g := o.Peers.Group
-	return shares.Rules{Rank: g.Rank(), Ranks: g.Size(), Batch: o.MicroBatch(), Unit: o.wholeGroup()}
-}
-
-// first returns this rank's first share, if Divide does not compute it.
-func (p *Peers) first() int { return p.Shares[p.Group.Rank()] }
-
-// most returns the largest share that this rank may get, without regard to memory.
-func (p *Peers) most(micro int) int {
-	switch {
-	case p.MaxShare > 0 && p.Divide == nil:
-		return max(min(p.MaxShare, micro), p.first())
-	case p.MaxShare > 0:
-		return min(p.MaxShare, micro)
-	case p.Divide == nil:
-		return p.first()
-	}
-	return micro
-}
-
 // memoryLeft returns the number of bytes available for activations. It is negative if the other allocations exceed the
 // limit. The result known is false if neither the device nor the options state a limit.
 func (r *Replica) memoryLeft() (bytes int64, known bool) {
@@ -390,37 +360,3 @@ func coarse(fit, limit, unit int) int {
 }
 
 func coarseStep(fit, unit int) int { return max(fit/coarseLimits/unit, 1) * unit }
-
-// wholeGroup returns the unit of shares: the number of samples of a group of batch normalisation, or 1.
-func (o Options) wholeGroup() int {
-	if o.GhostGroup > 0 && (o.Peers == nil || !o.Peers.SyncNorm) {
-		return o.GhostGroup
-	}
-	return 1
-}
-
-// gather returns the value of own on each rank.
-func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
-	rows, err := r.gatherNumbers(ctx, own)
-	all := make([]int, len(rows))
-	for i, row := range rows {
-		all[i] = row[0]
-	}
-	return all, err
-}
-
-// gatherNumbers returns the numbers of all ranks, by rank.
-func (r *Replica) gatherNumbers(ctx context.Context, own ...int) ([][]int, error) {
-	var word []byte
-	for _, n := range own {
-		word = binary.LittleEndian.AppendUint64(word, uint64(n))
-	}
-	rows, err := r.group.Gather(ctx, r.dev, "limits", word)
-	all := make([][]int, len(rows))
-	for rank, row := range rows {
-		for i := range own {
-			all[rank] = append(all[rank], int(binary.LittleEndian.Uint64(row[8*i:])))
-		}
-	}
-	return all, err
-}

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
-	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -93,33 +91,4 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 		return nil, err
 	}
 	return first, nil
-}
-
-// checkShorter returns an error if the task does not permit shorter passes, or if Options.Shorter is invalid.
-func (o Options) checkShorter() error {
-	if len(o.Shorter) == 0 {
-		return nil
-	}
-	if _, ok := o.Task.(task.Shortener); !ok {
-		return fmt.Errorf("replica: a task of type %T cannot be shortened", o.Task)
-	}
-	if !slices.IsSorted(o.Shorter) || o.Shorter[0] < 1 || o.Shorter[len(o.Shorter)-1] >= o.Positions {
-		return fmt.Errorf("replica: passes for %v positions, want ascending numbers from 1 to %d", o.Shorter,
-			o.Positions-1)
-	}
-	return nil
-}
-
-// checkPeers returns an error for options with which ranks cannot train together.
-func (o Options) checkPeers() error {
-	p := o.Peers
-	switch {
-	case p == nil:
-		return nil
-	case p.Group == nil || p.Group.Grads == nil || p.Group.Stats == nil:
-		return errors.New("replica: peers need two communicators")
-	case p.Divide != nil:
-		return nil // settleShares checks the shares that Divide returns
-	}
-	return o.rules().Check(p.Shares)
 }

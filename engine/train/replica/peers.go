@@ -4,165 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/graph"
-	"github.com/hetero-train/hetero-train/engine/plan"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 )
-
-// Peers connects the replicas of the ranks that train together. All fields except a rank's own resources are equal on
-// all ranks. A replica never changes them; it keeps the current shares in an owner (Replica.Shares).
-type Peers struct {
-	Group *gradsync.Group
-
-	Shares []int // first shares: samples of a micro-batch for each rank; their sum is the micro-batch
-	// Divide computes the first shares from the largest share of each rank. Its result must be equal on all ranks.
-	// nil: the first shares are Shares. If both are set, Divide returns Shares or an error.
-	Divide func(limits []int) ([]int, error)
-	// Preview computes the first shares like Divide, without effects. If it is set, each rank keeps memory for data
-	// that makes training faster (leaveRoom). The limits of the ranks may then be too low to take over the samples of a
-	// lost rank.
-	Preview func(limits []int) ([]int, error)
-	// MaxShare is the largest share that this rank may get. It determines the memory that the rank allocates. 0 means
-	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. A rank whose memory holds fewer
-	// samples has a lower limit.
-	MaxShare    int
-	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all memory
-
-	// batch normalisation uses the samples of all ranks; otherwise the rank's own samples or groups of them
-	SyncNorm bool
-
-	Wire       tensor.DType // element type of transferred gradients: bf16, or Invalid for the type of the gradients
-	CapBytes   int64        // size limit of a bucket; 0: choose buckets by timing passes and all-reduces at the start
-	Sequential bool         // all-reduces start only after the backward pass
-}
-
-// statistics returns the exchange for batch normalisation over the samples of all ranks. It returns nil if each rank
-// uses its own samples.
-func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
-	if p == nil || !p.SyncNorm {
-		return nil
-	}
-	size := p.Group.Size()
-	return &graph.Ranks{Rank: p.Group.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size),
-		Total: micro}
-}
-
-// openSync prepares the sums over ranks with default buckets. tuneSync can replace the buckets after the plans exist.
-func (r *Replica) openSync(into device.Buffer) (err error) {
-	if r.group == nil {
-		return nil
-	}
-	if r.sums, err = r.newSync(into, nil); err != nil {
-		return err
-	}
-	r.closer.add(func() error { return r.sums.Close() })
-	if r.counts, err = r.group.NewRows(r.dev, "counts", countBytes); err == nil {
-		r.closer.add(r.counts.Close)
-	}
-	return err
-}
-
-// openTally prepares the counts of predictions in evaluations, if the task has classes.
-func (r *Replica) openTally() (err error) {
-	report := r.opts.Task.Report()
-	if report.Classes == 0 {
-		return nil
-	}
-	if r.tally, err = newTally(r.dev, r.group, report); err == nil && r.tally.rows != nil {
-		r.closer.add(r.tally.rows.Close)
-	}
-	return err
-}
-
-// tuneSync chooses the buckets, unless CapBytes fixes them, and passes the shares to the sums.
-func (r *Replica) tuneSync(into device.Buffer) error {
-	p := r.opts.Peers
-	if p == nil {
-		return nil
-	}
-	if err := r.sums.SetShares(r.shares.All()); err != nil || p.CapBytes != 0 {
-		return err
-	}
-	ends, err := r.chooseBuckets(r.sums)
-	if err := errors.Join(err, r.sums.Close()); err != nil {
-		return err
-	}
-	sums, err := r.newSync(into, ends)
-	if err != nil {
-		return err
-	}
-	r.sums = sums
-	return r.sums.SetShares(r.shares.All())
-}
-
-// newSync creates a Sync that sums into a buffer. The buckets end at the offsets ends, in bytes. If ends is nil,
-// CapBytes limits them.
-func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
-	p := r.opts.Peers
-	return gradsync.New(r.cache, r.state, into, gradsync.Options{Group: r.group, Ends: ends,
-		CapBytes: p.CapBytes, Wire: p.Wire,
-		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
-}
-
-// chooseBuckets times a few passes. It returns the bucket ends with which the last all-reduce completes earliest.
-func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
-	const passes = 3
-	p := r.now.train
-	joined, err := sync.Bind(p.plan, device.Whole(r.arena))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees the programs; the plan is bound again later
-	if err := r.clearInputs(p.plan); err != nil {
-		return nil, err
-	}
-	elapsed := make([]time.Duration, len(p.plan.Launches()))
-	for i := range passes + 1 {
-		if i == 1 {
-			clear(elapsed) // the first pass includes page faults
-		}
-		if err := joined.RunTimed(r.stream, elapsed); err != nil {
-			return nil, err
-		}
-	}
-	for i := range elapsed {
-		elapsed[i] /= passes
-	}
-	if p.idle {
-		elapsed = nil
-	}
-	t, err := gradsync.Tune(context.Background(), r.group.Grads, r.dev, p.plan, elapsed, r.state.Grads,
-		r.opts.Peers.Wire)
-	return t.Ends, err
-}
-
-// clearInputs writes zeros to the inputs of a bound plan, so that the labels are valid.
-func (r *Replica) clearInputs(p *plan.Plan) error {
-	for _, name := range p.InputNames() {
-		to, _, err := p.Input(name)
-		if err != nil {
-			return err
-		}
-		zeros, err := r.dev.AllocHost(to.Bytes)
-		if err != nil {
-			return err
-		}
-		clear(zeros.Host())
-		err = errors.Join(r.stream.Copy(to, device.Whole(zeros)), r.stream.Sync(), zeros.Free())
-		if err != nil {
-			return fmt.Errorf("clear input %s: %w", name, err)
-		}
-	}
-	return nil
-}
 
 // Agree returns a *gradsync.DifferenceError if the models or the buckets of the ranks differ.
 func (r *Replica) Agree(ctx context.Context) error {
@@ -247,4 +95,30 @@ func (r *Replica) spreadBytes(ctx context.Context, text []byte) ([]byte, error) 
 		text = make([]byte, n)
 	}
 	return send(text)
+}
+
+// gather returns the value of own on each rank.
+func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
+	rows, err := r.gatherNumbers(ctx, own)
+	all := make([]int, len(rows))
+	for i, row := range rows {
+		all[i] = row[0]
+	}
+	return all, err
+}
+
+// gatherNumbers returns the numbers of all ranks, by rank.
+func (r *Replica) gatherNumbers(ctx context.Context, own ...int) ([][]int, error) {
+	var word []byte
+	for _, n := range own {
+		word = binary.LittleEndian.AppendUint64(word, uint64(n))
+	}
+	rows, err := r.group.Gather(ctx, r.dev, "limits", word)
+	all := make([][]int, len(rows))
+	for rank, row := range rows {
+		for i := range own {
+			all[rank] = append(all[rank], int(binary.LittleEndian.Uint64(row[8*i:])))
+		}
+	}
+	return all, err
 }

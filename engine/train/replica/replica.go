@@ -2,99 +2,17 @@ package replica
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/memory"
-	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
-	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
-
-// Options describes a task and how to train it.
-type Options struct {
-	Task    task.Task
-	Compute tensor.DType // type of activations: F32, BF16, F16 with a loss scale, F64 on the reference device
-	// use a loss scale for any Compute; if one rank computes in F16, all ranks use the same scale
-	LossScale    bool
-	GhostGroup   int // number of samples of a BatchNorm group; 0: the whole micro-batch
-	BatchSize    int // global batch: number of samples of an optimizer step
-	Accumulation int // number of micro-batches of an optimizer step; divides BatchSize
-	// LastBatch is the number of samples of the last step of each epoch, if this step is smaller than the others
-	// (data.Options.KeepLast); 0: all steps have BatchSize samples.
-	LastBatch   int
-	Freeze      nn.Freeze
-	Seed        uint64
-	Optimizer   optim.Options
-	Average     optim.AverageOptions // averages of the weights; Decay 0: no averages
-	Recompute   Recompute            // whether the backward pass recomputes activations to save memory
-	CachedPlans int                  // number of shares whose plans the replica keeps; 0: 32
-	// device memory that determines how many layers are recomputed; 0: the memory that Peers or the device states
-	MemoryBytes int64
-	Norms       bool   // permit measuring norms of single parameters, see StepOptions.Norms
-	Peers       *Peers // connections to other ranks; nil: a single rank
-
-	// Positions is the number of positions of a sample, and Shorter contains smaller numbers in ascending order. If the
-	// longest sample of a step (data.Batch.Length) fits into one of these numbers, the step computes only this number
-	// of positions. The task must be a task.Shortener. If Shorter is nil, all steps compute all positions.
-	Positions int
-	Shorter   []int
-
-	// ClassWeights are the factors of the loss of a training sample by its class; nil: 1. The loss of a step is the
-	// mean of the products over the samples. Evaluations have no weights. Only tasks with a SoftmaxCrossEntropy support
-	// weights.
-	ClassWeights []float64
-
-	// Host describes the memory of this process. A batch that does not fit is refused before the model has memory. nil:
-	// only the memory of the device is checked.
-	Host *Host
-
-	// Planning is for a device that computes nothing. Parameters and statistics get no initial values, because drawing
-	// those of a large model takes minutes of CPU time. A batch that does not fit is not refused.
-	Planning bool
-
-	// ScoresOnly makes a Predictor compute losses only, without probabilities.
-	ScoresOnly bool
-
-	logits bool // the pass also outputs logits, for a Predictor
-}
-
-// MicroBatch returns the number of samples of one forward and backward pass, summed over all ranks.
-func (o Options) MicroBatch() int { return o.BatchSize / o.Accumulation }
-
-// Check returns an error if the graph of the task cannot be built. It does not need a device.
-func (o Options) Check() error {
-	g, err := o.graph(graphOf{training: true, samples: o.MicroBatch()})
-	if err != nil {
-		return err
-	}
-	return o.Freeze.Check(g)
-}
-
-// BatchStatistics returns the name of a value that the model computes over a micro-batch and keeps, such as a running
-// mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend on
-// Accumulation. It does not need a device.
-func (o Options) BatchStatistics() (string, error) {
-	g, err := o.graph(graphOf{training: true, samples: o.MicroBatch()})
-	if err != nil {
-		return "", err
-	}
-	for _, s := range g.States {
-		if !s.Frozen {
-			return s.Name, nil
-		}
-	}
-	return "", nil
-}
 
 // Replica is one model on one device. During training, one goroutine that is locked to its OS thread uses it.
 type Replica struct {
@@ -165,70 +83,6 @@ func (c *closer) close() error {
 	return errors.Join(errs...)
 }
 
-// graphOf describes the graph of a pass.
-type graphOf struct {
-	training   bool
-	samples    int
-	total      int // samples of the micro-batch over all ranks; 0: Options.MicroBatch
-	recomputed int // number of the first layers whose activations the backward pass recomputes
-	positions  int // number of positions of a sample; 0: all
-}
-
-// graph builds the graph of a pass.
-func (o Options) graph(of graphOf) (*graph.Graph, error) {
-	learns, training, n := o.Task, of.training, of.samples
-	if of.positions > 0 {
-		learns = learns.(task.Shortener).Shorten(of.positions)
-	}
-	return graph.Build(func(g *graph.Graph) {
-		if o.Compute == tensor.F64 {
-			g.UseF64()
-		}
-		g.Freeze(o.Freeze.Holds)
-		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
-		if training {
-			net.IDs, net.Key = g.Input(data.IDs, tensor.I64, n), g.Input(keyInput, tensor.U32, 2)
-			net.Sync = o.Peers.statistics(g, cmp.Or(of.total, o.MicroBatch()))
-		}
-		logits := o.logits || !training && o.Task.Report().Classes > 0
-		out := learns.Graph(net, n, logits)
-		loss, weights := out.Loss, (*graph.Value)(nil)
-		if training && o.ClassWeights != nil {
-			weights = g.Input(classWeightInput, g.ParamType(), out.Loss.Shape[0])
-			loss = g.Binary("weighted loss", device.Mul, out.Loss, weights)
-		}
-		g.Output("loss", loss)
-		g.Output("position", out.Position)
-		if logits {
-			g.Output("logits", out.Logits)
-		}
-		if out.SampleLoss != nil {
-			g.Output(sampleLoss, out.SampleLoss)
-			g.Output(samplePosition, out.SamplePosition)
-		}
-		if training {
-			g.Recompute(of.recomputed)
-			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1), Weights: weights}}
-			if out.SampleLoss != nil {
-				terms = append(terms,
-					graph.Term{Loss: out.SampleLoss, Scale: g.Input(sampleScaleInput, g.ParamType(), 1)})
-			}
-			g.DifferentiateTerms(terms...)
-		}
-	})
-}
-
-// planRanks returns this rank and the number of ranks if passes exchange statistics: the plans then depend on both.
-func (o Options) planRanks() (rank, ranks int) {
-	if o.Peers == nil || !o.Peers.SyncNorm {
-		return 0, 0
-	}
-	return o.Peers.Group.Rank(), o.Peers.Group.Size()
-}
-
-// targets returns the number of targets of a global batch, including targets that do not count.
-func (o Options) targets() int { return o.BatchSize * o.Task.Targets() }
-
 // PredictedBytes returns the device memory that the replica needs according to its plans. It equals the number of
 // bytes that the device allocated.
 func (r *Replica) PredictedBytes() int64 { return r.fixedBytes() + r.arena.Bytes() }
@@ -298,6 +152,23 @@ func (r *Replica) Averages() *optim.Average { return r.mean }
 
 // LossScale returns the loss scale, or nil if the run uses none.
 func (r *Replica) LossScale() *optim.LossScale { return r.scale }
+
+// Scale returns the current loss scale, which is a power of two. If the run uses no loss scale, it returns 1.
+func (r *Replica) Scale() float64 {
+	if r.scale == nil {
+		return 1
+	}
+	return r.scale.Scale
+}
+
+// Shares returns the owner of the shares of all ranks.
+func (r *Replica) Shares() *shares.Owner { return r.shares }
+
+// Group returns the group of the ranks that train together, or nil for a single rank.
+func (r *Replica) Group() *gradsync.Group { return r.group }
+
+// Recomputed returns the number of layers whose activations are recomputed with the current plans.
+func (r *Replica) Recomputed() int { return r.now.recomputed }
 
 // Sync waits until the device has done all enqueued work.
 func (r *Replica) Sync() error { return r.stream.Sync() }

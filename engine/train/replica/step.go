@@ -1,44 +1,13 @@
 package replica
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/nn/random"
-	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
-
-// Batches returns the micro-batches of a run in order.
-type Batches interface {
-	Next(ctx context.Context) (*data.Batch, error)
-}
-
-// StepResult is the result of one optimizer step on this rank.
-type StepResult struct {
-	Sums                        // totals over the samples of this rank
-	GradNorm float64            // norm of the gradient of the mean loss, before clipping
-	Updated  bool               // false if the norm was not finite; the step then updated nothing
-	Scale    float64            // loss scale; 1 if the run uses no loss scale
-	Lowered  bool               // the step updated nothing because the loss scale was too high; the scale is now lower
-	Norms    []optim.ParamNorms // norms of single parameters; nil unless the step measured them
-	Times    StepTimes
-	Buckets  int   // number of all-reduces of gradients
-	Bytes    int64 // bytes of gradients that were summed over ranks
-	// Reductions are this rank's all-reduces of gradients, valid until the next step. A time is 0 if the device does
-	// not measure it.
-	Reductions []gradsync.Reduction
-	Replaced   int // number of samples that could not be read
-	// Positions is the fraction of the positions of a sample that the step computed, at most 1; see
-	// Options.Positions.
-	Positions float64
-}
 
 // StepOptions are the inputs of one optimizer step, except its samples.
 type StepOptions struct {
@@ -78,7 +47,8 @@ func (r *Replica) Step(ctx context.Context, batches Batches, o StepOptions) (out
 // gradient computes the gradient of this rank's samples and starts the sum over ranks. With a single rank, the device
 // may still be computing when gradient returns.
 func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
-	if err := r.startStep(); err != nil {
+	r.unread, r.ready, r.stepLabels = r.unread[:0], nil, 0
+	if err := r.clock.start(r.stream, r.recorder); err != nil {
 		return err
 	}
 	micros := r.opts.Accumulation
@@ -87,7 +57,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err != nil {
 			return err
 		}
-		if err := r.lap(&out.Times, dataPart); err != nil {
+		if err := r.clock.lap(&out.Times, dataPart); err != nil {
 			return err
 		}
 		if micro == 0 {
@@ -114,7 +84,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := pass.forward(r.stream); err != nil {
 			return fmt.Errorf("forward: %w", err)
 		}
-		if err := r.lap(&out.Times, forwardPart); err != nil {
+		if err := r.clock.lap(&out.Times, forwardPart); err != nil {
 			return err
 		}
 		if err := pass.backward(r.stream, last); err != nil {
@@ -126,7 +96,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := pass.fetch(r.stream, micro); err != nil {
 			return err
 		}
-		if err := r.lap(&out.Times, backwardPart); err != nil {
+		if err := r.clock.lap(&out.Times, backwardPart); err != nil {
 			return err
 		}
 		if !last || r.sums != nil {
@@ -145,43 +115,6 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	return err // an error of this rank; train.Run sends it to the other ranks
 }
 
-// startStep resets the counts of the step, and starts the clock of the first part of the step.
-func (r *Replica) startStep() error {
-	r.unread, r.ready, r.stepLabels = r.unread[:0], nil, 0
-	c := &r.clock
-	c.marks, _ = r.stream.(device.MarkingStream) // nil while each launch is timed on the host
-	c.rec = r.recorder
-	err := c.restart()
-	if c.rec != nil && c.marks != nil {
-		c.rec.Begin(c.at)
-	}
-	return err
-}
-
-// lap ends part p of the step, which began at the previous call of lap or at startStep.
-func (r *Replica) lap(times *StepTimes, p part) error {
-	c := &r.clock
-	if c.marks != nil {
-		if len(c.laps) == device.MaxMarks-1 { // only if a step has very many micro-batches
-			if err := r.stream.Sync(); err != nil {
-				return err
-			}
-			if err := c.read(times); err != nil {
-				return err
-			}
-		}
-		c.laps = append(c.laps, p)
-		return c.marks.Mark(len(c.laps))
-	}
-	now := time.Now()
-	times.add(p, now.Sub(c.at))
-	if c.rec != nil && p != noPart {
-		c.rec.Part(partNames[p], c.at, now)
-	}
-	c.at = now
-	return nil
-}
-
 // settle waits for all enqueued work and reads the results.
 func (r *Replica) settle(out *StepResult) error {
 	begun := time.Now()
@@ -198,62 +131,6 @@ func (r *Replica) settle(out *StepResult) error {
 	return r.clock.read(&out.Times)
 }
 
-// nextBatch copies this rank's part of the next micro-batch to the inputs of the pass.
-func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (batch batchFacts, err error) {
-	if r.feed != nil {
-		batch, err = r.feed.take(ctx, batches, r.now, r.now.stagingAt(r.arena), r.stream)
-	} else {
-		batch, err = r.loadBatch(ctx, batches)
-	}
-	r.unread = append(r.unread, batch)
-	out.Count += batch.count
-	out.Positions = r.opts.fraction(batch.length)
-	out.Replaced += batch.replaced
-	return batch, err
-}
-
-func (r *Replica) loadBatch(ctx context.Context, batches Batches) (batchFacts, error) {
-	begun := time.Now()
-	batch, err := batches.Next(ctx)
-	if err != nil {
-		return batchFacts{}, err
-	}
-	defer batch.Release()
-	if r.recorder != nil {
-		r.recorder.Host(timeline.Wait, "wait for a batch", begun)
-		begun = time.Now()
-	}
-	facts, err := r.factsOf(batch, r.now)
-	if err != nil {
-		return facts, err
-	}
-	err = facts.pass.load(r.stream, batch)
-	if r.recorder != nil {
-		r.recorder.Host(timeline.Work, "stage the batch", begun)
-	}
-	return facts, err
-}
-
-// stageNext reads the next micro-batch while the device computes. If the device has to wait for this micro-batch, the
-// wait counts as data time.
-func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTimes) error {
-	if r.feed == nil {
-		return nil
-	}
-	begun := time.Now()
-	r.feed.stage(ctx, batches, r.now, r.now.stagingAt(r.arena), r.stream)
-	if r.recorder != nil {
-		r.recorder.Host(timeline.Work, "stage the next batch", begun)
-	}
-	return r.lap(times, dataPart)
-}
-
-// Discard drops the prefetched batch. The caller continues at another position of the data.
-func (r *Replica) Discard() error { return r.feed.discard() }
-
-// Staged reports whether the first batch of the next step is already staged.
-func (r *Replica) Staged() bool { return r.feed != nil && r.feed.staged }
-
 // sumOverRanks waits until the gradient is the sum over all ranks, and until the exchange, which follows the all-reduce
 // of the last bucket, is complete. It returns the number of labelled targets of the global batch.
 func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *StepResult) (count int, err error) {
@@ -262,7 +139,7 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 		return 0, err
 	}
 	begun := time.Now()
-	if err := r.lap(&out.Times, noPart); err != nil {
+	if err := r.clock.lap(&out.Times, noPart); err != nil {
 		return 0, err
 	}
 	times, err := r.sums.Finish(ctx, r.stream, op)
@@ -274,7 +151,7 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 	}
 	out.Times.Hidden, out.Buckets, out.Bytes, out.Reductions = times.Hidden, times.Buckets, times.Bytes,
 		r.sums.Reductions()
-	if err := r.lap(&out.Times, communicationPart); err != nil {
+	if err := r.clock.lap(&out.Times, communicationPart); err != nil {
 		return 0, err
 	}
 	return exchange.Received()
@@ -284,7 +161,7 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 // parameter count is the number of labelled targets in the global batch. A single rank also stages the first batch of
 // the next step, from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, count int, out *StepResult) error {
-	if err := r.lap(&out.Times, noPart); err != nil {
+	if err := r.clock.lap(&out.Times, noPart); err != nil {
 		return err
 	}
 	measure := o.Norms && r.norms != nil
@@ -309,7 +186,7 @@ func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, co
 			return err
 		}
 	}
-	if err := r.lap(&out.Times, optimizerPart); err != nil {
+	if err := r.clock.lap(&out.Times, optimizerPart); err != nil {
 		return err
 	}
 	if r.sums == nil {
@@ -347,37 +224,6 @@ func (r *Replica) unscale(count int, scale float64) float64 {
 	return 1 / scale
 }
 
-// Scale returns the current loss scale, which is a power of two. If the run uses no loss scale, it returns 1.
-func (r *Replica) Scale() float64 {
-	if r.scale == nil {
-		return 1
-	}
-	return r.scale.Scale
-}
-
-// begin prepares the working copies of the parameters for a pass, and sets the values that are fixed for the step.
-// Dropout depends on the epoch and the sample, not on the step. The parameter first describes the first micro-batch of
-// the pass.
-func (r *Replica) begin(first batchFacts) error {
-	key := random.New(r.opts.Seed, "dropout").Bits(uint64(first.epoch))
-	scale, perSample := r.Scale()/float64(r.opts.targets()), 0.0
-	if r.plans.sampled {
-		if r.stepLabels = cmp.Or(first.stepLabels, r.stepLabels); r.stepLabels == 0 {
-			return errors.New("replica: the samples have a target each, but the batch lacks the number of labels of the step: want a data.LabelCounter")
-		}
-		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of
-		// samples.
-		perSample = scale * float64(r.stepLabels) / float64(cmp.Or(first.step, r.opts.BatchSize))
-	}
-	if err := first.pass.setScale(r.stream, scale, perSample, key); err != nil {
-		return err
-	}
-	if err := first.pass.plan.Prepare(r.stream); err != nil {
-		return fmt.Errorf("prepare: %w", err)
-	}
-	return nil
-}
-
 // accumulate adds the gradients of one micro-batch to the sum. With peers, the backward pass of the last micro-batch
 // adds its own gradients.
 func (r *Replica) accumulate(micro int, last bool) error {
@@ -394,15 +240,4 @@ func (r *Replica) accumulate(micro int, last bool) error {
 		return fmt.Errorf("gradient sum: %w", err)
 	}
 	return nil
-}
-
-// fraction returns the fraction of the positions of a full sample that a step computes if its longest sample has the
-// given length. It is equal on all ranks, also on those without samples.
-func (o Options) fraction(length int) float64 {
-	for _, positions := range o.Shorter {
-		if length > 0 && length <= positions {
-			return float64(positions) / float64(o.Positions)
-		}
-	}
-	return 1
 }

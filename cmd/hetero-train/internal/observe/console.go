@@ -1,63 +1,17 @@
 package observe
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/vbauerster/mpb/v8"
 )
-
-// Observers is an observer that calls each of several observers.
-type Observers []train.Observer
-
-func (o Observers) StepDone(r *train.StepRecord) {
-	for _, x := range o {
-		x.StepDone(r)
-	}
-}
-
-func (o Observers) EvalDone(e train.Evaluation) {
-	for _, x := range o {
-		x.EvalDone(e)
-	}
-}
-
-func (o Observers) RolledBack(step int64) {
-	for _, x := range o {
-		x.RolledBack(step)
-	}
-}
-
-func (o Observers) Saving() {
-	for _, x := range o {
-		x.Saving()
-	}
-}
-
-func (o Observers) Saved(s checkpoint.Saved, took time.Duration) {
-	for _, x := range o {
-		x.Saved(s, took)
-	}
-}
-
-func (o Observers) Warn(err error) {
-	for _, x := range o {
-		x.Warn(err)
-	}
-}
 
 // Console prints the progress of a run. In text format, it prints a line every few steps, and on a terminal a bar with
 // the remaining time. In JSON format, it prints a record instead of each line. Only ranks that print their progress
@@ -134,35 +88,6 @@ func (c *Console) logTo(w io.Writer, line, message string, attrs ...any) {
 	}
 }
 
-// StepDone implements train.Observer.
-func (c *Console) StepDone(r *train.StepRecord) {
-	c.samples += int64(r.Samples)
-	c.busy += r.Took
-	c.count++
-	c.eta.stepTook(r.Took)
-	left := c.timeLeft(r.Step, r.Total)
-	c.left.Store(int64(left))
-	if c.bar != nil {
-		// The bar ends when it reaches its total, so keep the total above the current step.
-		c.bar.SetTotal(max(r.Total, r.Step+1), false)
-		c.bar.SetCurrent(r.Step)
-	}
-	if !r.Updated {
-		reason := "the gradient is not finite"
-		if r.Lowered {
-			reason = fmt.Sprintf("the gradient exceeds the range of f16; loss scale lowered to %.0f", r.Scale/2)
-		}
-		c.Log(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped",
-			"step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
-	}
-	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
-		return
-	}
-	c.logTo(c.steps, c.line(r, left), "step", c.stepRecord(r, left)...)
-	LogBatch(c.run, r)
-	c.samples, c.busy, c.count = 0, 0, 0
-}
-
 // timeLeft returns the estimated remaining time. It returns 0 if the run has no last step.
 func (c *Console) timeLeft(step, total int64) time.Duration {
 	if total <= step {
@@ -173,68 +98,6 @@ func (c *Console) timeLeft(step, total int64) time.Duration {
 		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Process.Cfg.Train.EvalInterval))
 	}
 	return c.eta.left(total-step, evaluations)
-}
-
-// RolledBack implements train.Observer.
-func (c *Console) RolledBack(step int64) {
-	c.samples, c.busy, c.count = 0, 0, 0
-	if c.bar != nil {
-		c.bar.SetCurrent(step)
-	}
-}
-
-// EvalDone implements train.Observer.
-func (c *Console) EvalDone(e train.Evaluation) {
-	note := ""
-	c.lastEval = &e
-	if e.Best {
-		note = " | best so far"
-		c.bestEval = &e
-	}
-	if e.Averaged {
-		note = " | averaged weights" + note
-	}
-	c.eta.evalTook(e.Took)
-	c.warnOfNever(e)
-	attrs := []any{"step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss)}
-	for _, m := range c.run.Report().Metrics {
-		attrs = append(attrs, m.Key, show.Number(m.Of(e.Score())))
-	}
-	attrs = append(attrs, "samples", e.Samples, "seconds", e.Took.Seconds(), "best", e.Best, "averaged", e.Averaged)
-	c.Log(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
-		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples,
-		show.Duration(e.Took), note), "evaluation", attrs...)
-}
-
-// warnOfNever warns if an evaluation never predicts some classes. It warns only once for each class, because with many
-// classes, each of the first evaluations misses other classes.
-func (c *Console) warnOfNever(e train.Evaluation) {
-	warned := func(class int) bool { return slices.Contains(c.never, class) }
-	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {
-		advice := "; checkpoint.best_metric = \"macro_f1\" counts all classes alike"
-		if !c.run.Report().Independent {
-			advice += ", and train.class_weights gives rare classes more weight"
-		}
-		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+advice, "step", e.Step)
-		c.never = append(c.never, fresh...)
-	}
-}
-
-// Saving implements train.Observer.
-func (c *Console) Saving() {}
-
-// Saved implements train.Observer.
-func (c *Console) Saved(s checkpoint.Saved, took time.Duration) {
-	write := c.run.Process.Opts.Log.Debug
-	if asked := c.run.Agreed.Load(); asked > c.savesSaid {
-		write, c.savesSaid = c.run.Process.Opts.Log.Info, asked
-	}
-	write("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
-}
-
-// Warn implements train.Observer.
-func (c *Console) Warn(err error) {
-	c.run.Process.Opts.Log.Warn(err.Error())
 }
 
 // Close removes the bar. Later lines appear without a bar.
@@ -249,4 +112,12 @@ func (c *Console) Close() {
 	c.run.Process.Opts.Screen.To(logs.Below(c.run.Process.Opts.Env.Stderr))
 	c.plain()
 	c.bars, c.bar = nil, nil
+}
+
+// note prints the testbed's conditions that a reader needs to interpret the numbers. It does not print a fallback of
+// the data set, which OpenData has reported.
+func (c *Console) note() {
+	for _, note := range c.run.Lab.Notes {
+		c.Log("NOTE "+note, "note", "text", note)
+	}
 }

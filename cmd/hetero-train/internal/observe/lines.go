@@ -9,10 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
@@ -131,6 +133,65 @@ func (l *StepLines) write(text []byte, err error) {
 	if err == nil && l.most > 0 && l.size > l.most {
 		l.logFault(l.thin())
 	}
+}
+
+// Limit sets the maximum size of the file in bytes. 0 means no limit.
+func (l *StepLines) Limit(bytes int64) *StepLines {
+	l.disk.Do(l.path, 0, func() { l.most = bytes })
+	return l
+}
+
+// thin removes lines of older steps; see [runtime.Thinning]. If possible, it keeps all evaluations and changes of
+// shares.
+func (l *StepLines) thin() error {
+	most := l.most
+	err := l.thinExcept(func(line steppedLine) bool { return line.first() || line.Evaluation != nil || line.Changed })
+	if err == nil && l.size > most*3/4 { // the run has very many evaluations or changes of shares
+		err = l.thinExcept(steppedLine.first)
+	}
+	// If many lines always stay, raise the limit, so that the file is not copied again for each further line.
+	l.most = max(most, l.size+most/4)
+	return err
+}
+
+// steppedLine contains the fields of a line that determine whether the line stays.
+type steppedLine struct {
+	Step                      int64
+	Start, Length, Evaluation json.RawMessage
+	Changed                   bool
+}
+
+// first reports whether a line contains the start or the length of a run. Readers always need these lines; for example,
+// they cannot assign steps to ranks without the start of the process.
+func (l steppedLine) first() bool { return l.Start != nil || l.Length != nil }
+
+// thinExcept removes lines of older steps, but keeps those for which always returns true.
+func (l *StepLines) thinExcept(always func(steppedLine) bool) error {
+	parse := func(line []byte) (v steppedLine, ok bool) {
+		return v, bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &v) == nil
+	}
+	var steps []int64
+	err := regular.EachLine(l.path, func(line []byte) error {
+		if v, ok := parse(line); ok && !always(v) {
+			steps = append(steps, v.Step)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	keep := runtime.ThinningOf(steps).Keep()
+	err = experiment.Replace(l.path, func(w io.Writer) error {
+		return l.copy(w, func(line []byte) bool {
+			v, ok := parse(line)
+			return ok && (always(v) || keep(v.Step))
+		})
+	})
+	if err != nil {
+		err = fmt.Errorf("thin out %s: %w", l.path, err)
+	}
+	l.keep = math.MaxInt64
+	return errors.Join(err, l.closeFile(), l.open())
 }
 
 // logError reports the first failure of writing, and the first success after it.

@@ -121,6 +121,45 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	o.limitFiles()
 }
 
+// limitFiles removes records of older steps from the files of all ranks when one file has exceeded its limit. It does
+// not wait for the disk.
+func (o *Records) limitFiles() {
+	most := LimitOfFile(o.run)
+	if most == 0 || o.thinning.Load() {
+		return
+	}
+	for _, w := range o.writers {
+		if w.Size() > most {
+			o.thinning.Store(true)
+			break
+		}
+	}
+	if !o.thinning.Load() {
+		return
+	}
+	o.run.Queue.Do(o.run.Folder.LogDir(), 0, func() { o.thin(most) })
+}
+
+// thin removes records of older steps from all files; all files keep the same steps. It runs as a job of the queue.
+func (o *Records) thin(most int64) {
+	defer o.thinning.Store(false)
+	steps, err := o.writers[0].Steps()
+	t := runtime.ThinningOf(steps)
+	for _, w := range o.writers {
+		if err == nil {
+			o.run.Queue.Progress()
+			err = w.Thin(t, o.run.Queue.Progress)
+		}
+	}
+	log := o.run.Process.Opts.LogOf(logs.ComponentProfiler)
+	if err != nil {
+		log.Warn("the metrics files have reached their largest size and cannot be thinned out", "error", err)
+		return
+	}
+	log.Info("The metrics files have reached their largest size; older steps now have fewer records",
+		"key", "metrics.max_bytes", "file_bytes", most, "complete_from_step", max(t.Last-t.Window+1, 1))
+}
+
 // each calls do for every metrics file, and logs errors.
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
@@ -152,3 +191,8 @@ func (o *Records) Saved(checkpoint.Saved, time.Duration) {}
 
 // Warn implements train.Observer.
 func (o *Records) Warn(error) {}
+
+// LimitOfFile returns the maximum size of a file of records in bytes, or 0 if there is no limit.
+func LimitOfFile(a *assembly.Run) int64 {
+	return int64(a.Process.Cfg.Metrics.FileBytes(a.Process.Opts.Assignment.WorldSize))
+}

@@ -1,9 +1,7 @@
 package observe
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,19 +13,11 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
-	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-)
-
-// Names of files in the folder of log files.
-const (
-	SummaryFile = "summary.json"
-	LatencyFile = "latency_histogram.png"
 )
 
 // mostSummedUp is the maximum size of the records, in bytes, for which a run writes a summary at its end. With a larger
@@ -82,24 +72,6 @@ func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	}
 	return fmt.Sprintf("%s (%s, %s)", a.Folder.Dir, filepath.Join(a.Folder.LogDir(), SummaryFile),
 		filepath.Join(a.Folder.Dir, "results", "results.md"))
-}
-
-// WriteSummary writes summary.json and latency_histogram.png to the folder logs. It never leaves an incomplete file.
-func WriteSummary(logs string, s *analysis.Summary) error {
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	err = experiment.Replace(filepath.Join(logs, SummaryFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return experiment.Replace(filepath.Join(logs, LatencyFile), func(w io.Writer) error {
-		return figures.Latency(w, s)
-	})
 }
 
 // Row is a row of the table of results.

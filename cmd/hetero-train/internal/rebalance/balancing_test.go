@@ -117,7 +117,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 			}
 			blocks = append(blocks, b)
 		}
-		c := &comparison{balancing: &Balancer{options: balancer.Options{Batch: divide.Batch{Total: 512}}}}
+		c := &comparison{options: &balancer.Options{Batch: divide.Batch{Total: 512}}}
 		like := []int{256, 128, 64, 64}
 		var truth []divide.Curve
 		for r := range like {
@@ -129,7 +129,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		best, _ := divide.Slowest(truth, ideal)
-		got, _ := divide.Slowest(truth, c.best(c.lines(blocks, like)))
+		got, _ := divide.Slowest(truth, c.best(fitLines(blocks, like, c.options.Total)))
 		if best/got < 0.98 { // this limit holds for four ranks, 31 blocks and 2 % noise
 			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
 		}
@@ -190,8 +190,8 @@ func TestTheLastDecisionOfABlockCounts(t *testing.T) {
 		"three different ones": {[][]int{{6, 2}, {7, 1}, {5, 3}}, []int{5, 3}, [][]int{{5, 3}}},
 	} {
 		p := &candidate{policy: (*decisions)(&c.decided), shares: []int{4, 4}}
-		b := &Balancer{step: balancer.Step{Shares: p.shares, Seconds: 1, Own: []float64{1, 1}, Update: []float64{0, 0}}}
-		x := &comparison{flags: &session.ComparisonOptions{Block: 4, Rounds: 2}, balancing: b,
+		step := balancer.Step{Shares: p.shares, Seconds: 1, Own: []float64{1, 1}, Update: []float64{0, 0}}
+		x := &comparison{flags: &session.ComparisonOptions{Block: 4, Rounds: 2}, step: &step,
 			times: make([][]float64, 2), oracle: p.shares, candidates: []*candidate{p}}
 		x.begin(p.shares)
 		for range x.flags.Block {

@@ -7,6 +7,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
+// interval is a ratio with its 95 % confidence interval.
+type interval struct {
+	Ratio experiment.Number `json:"ratio"`
+	Low   experiment.Number `json:"low"`
+	High  experiment.Number `json:"high"`
+}
+
 // ratioInterval returns sum(above) / sum(below) for paired values. It computes the 95 % interval by a bootstrap over
 // the pairs.
 func ratioInterval(above, below []float64) interval {

@@ -6,17 +6,30 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
+
+// Names of the candidates that are not policies.
+const (
+	ComparisonOracle = "oracle"
+	ComparisonOff    = "off"
+)
+
+// LeastRounds is the minimum number of rounds of a comparison. The means in the results leave out the first third of
+// the rounds.
+const LeastRounds = 3
 
 // comparison runs several policies in turns. It replaces the policy of the run. All ranks make the same decisions.
 //
 // The comparison first measures different divisions of the batch (splits) in stages, to find the oracle: the shares
 // with the shortest step. It then runs rounds. In each round, every candidate divides the batch for one block of steps.
 type comparison struct {
-	flags     *session.ComparisonOptions
-	balancing *Balancer
+	flags   *session.ComparisonOptions
+	run     *assembly.Run
+	step    *balancer.Step    // latest step of the run; the balancer changes it before each call of split
+	options *balancer.Options // options of the run's policy
 
 	splits      [][]int    // splits of this stage that are not measured yet; a split has one share per rank
 	stage       int        // number of stages begun
@@ -32,12 +45,6 @@ type comparison struct {
 	steps  int   // number of steps of the current block so far
 	block  blockMeans
 	times  [][]float64 // compute times of the steps of the current block, s, by rank and step
-}
-
-// measured contains the share and the median compute time (s) of each rank in a block.
-type measured struct {
-	Shares  []int     `json:"shares"`
-	Seconds []float64 `json:"seconds"` // 0 for a rank without samples
 }
 
 // candidate is a policy, or fixed shares, with the results of its blocks.
@@ -60,10 +67,11 @@ type blockMeans struct {
 	steps     []float64 // times of the steps, s
 }
 
-func newComparison(f *session.ComparisonOptions, b *Balancer) *comparison {
-	ranks := len(b.known)
-	c := &comparison{flags: f, balancing: b, times: make([][]float64, ranks)}
-	c.center = b.Policy.Start()
+// newComparison begins a comparison whose first block has the shares of start. The balancer owns step and options.
+func newComparison(a *assembly.Run, start []int, step *balancer.Step, o *balancer.Options) *comparison {
+	c := &comparison{flags: a.Process.Opts.Comparison, run: a, step: step, options: o,
+		times: make([][]float64, o.Ranks)}
+	c.center = start
 	c.splits = [][]int{c.center}
 	c.begin(c.splits[0])
 	return c
@@ -81,9 +89,9 @@ func (c *comparison) quiet() bool {
 	return c != nil && c.turn < len(c.candidates) && c.candidates[c.turn].name == ComparisonOff
 }
 
-// split processes the step in balancing.step. It returns the shares of the next step, or nil if the shares stay.
+// split processes the step in c.step. It returns the shares of the next step, or nil if the shares stay.
 func (c *comparison) split() []int {
-	s := &c.balancing.step
+	s := c.step
 	if c.done {
 		return nil
 	}
@@ -182,7 +190,7 @@ func (c *comparison) nextSplit() {
 		c.compete()
 		return
 	}
-	c.center = c.best(c.lines(c.measured, c.center))
+	c.center = c.best(fitLines(c.measured, c.center, c.options.Total))
 	spread := measureSpreads[c.stage]
 	c.stage++
 	for i := range measureSplits {
@@ -195,7 +203,7 @@ func (c *comparison) nextSplit() {
 				weight[r] *= 1 - spread
 			}
 		}
-		if split, err := c.balancing.options.Divide(weight); err == nil {
+		if split, err := c.options.Divide(weight); err == nil {
 			c.splits = append(c.splits, split)
 		}
 	}
@@ -204,7 +212,7 @@ func (c *comparison) nextSplit() {
 
 // best returns the shares with the shortest step according to the given lines.
 func (c *comparison) best(lines []divide.Curve) []int {
-	best, err := divide.Solve(c.balancing.options.Batch, lines)
+	best, err := divide.Solve(c.options.Batch, lines)
 	if err != nil {
 		panic(err) // unreachable: the policies were created with the same batch
 	}
@@ -213,8 +221,8 @@ func (c *comparison) best(lines []divide.Curve) []int {
 
 // compete computes the oracle, creates the candidates and begins the first block.
 func (c *comparison) compete() {
-	c.oracle = c.best(c.lines(c.measured, c.center))
-	o := c.balancing.options
+	c.oracle = c.best(fitLines(c.measured, c.center, c.options.Total))
+	o := *c.options
 	o.Interval = c.flags.Block - 1 // one decision at the end of each block; hybrid also decides within the first block
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
@@ -232,11 +240,10 @@ func (c *comparison) compete() {
 			p.shares, _ = o.Divide(slices.Repeat([]float64{1}, o.Ranks))
 		case name != ComparisonOracle:
 			own := o
-			maker, err := parts.PolicyMaker(c.balancing.run.Process.Opts.Env.Catalog,
-				&c.balancing.run.Process.Cfg.Balance, name)
+			maker, err := parts.PolicyMaker(c.run.Process.Opts.Env.Catalog, &c.run.Process.Cfg.Balance, name)
 			if err == nil {
 				if !maker.Static { // only static policies need scores from the measured blocks
-					own.Scores = c.balancing.options.Scores
+					own.Scores = c.options.Scores
 				}
 				p.policy, err = maker.Make(own)
 			}

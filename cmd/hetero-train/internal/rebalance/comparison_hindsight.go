@@ -18,14 +18,14 @@ type hindsight struct {
 
 func (c *comparison) hindsight() *hindsight {
 	const resamples = 400
-	h := &hindsight{best: c.best(c.lines(c.measured, c.oracle))}
+	h := &hindsight{best: c.best(fitLines(c.measured, c.oracle, c.options.Total))}
 	random := rand.New(rand.NewPCG(1, 2)) // fixed seed, so that equal times give equal results
 	drawn := make([]measured, len(c.measured))
 	for range resamples {
 		for i := range drawn {
 			drawn[i] = c.measured[random.IntN(len(drawn))]
 		}
-		h.resampled = append(h.resampled, c.lines(drawn, c.oracle))
+		h.resampled = append(h.resampled, fitLines(drawn, c.oracle, c.options.Total))
 	}
 	return h
 }

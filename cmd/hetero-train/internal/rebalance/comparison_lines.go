@@ -7,6 +7,12 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
+// measured contains the share and the median compute time (s) of each rank in a block.
+type measured struct {
+	Shares  []int     `json:"shares"`
+	Seconds []float64 `json:"seconds"` // 0 for a rank without samples
+}
+
 // Near the shares of interest, a comparison models the step time of a rank as a line. The fit is robust, because there
 // are only a few blocks, and other processes disturb some of them.
 const (
@@ -19,15 +25,15 @@ const (
 	leastSlope, mostSlope = 0.25, 1.1
 )
 
-// lines fits a line to the times of each rank, at shares near those in target. A block can be slower on all ranks by a
-// common factor, for example because the CPU clock is lower. Such a factor contains no information about shares, so
-// lines estimates the factor of each block and removes it.
-func (c *comparison) lines(blocks []measured, target []int) []divide.Curve {
+// fitLines fits a line to the times of each rank, at shares near those in target. The parameter total is the batch. A
+// block can be slower on all ranks by a common factor, for example because the CPU clock is lower. Such a factor
+// contains no information about shares, so fitLines estimates the factor of each block and removes it.
+func fitLines(blocks []measured, target []int, total int) []divide.Curve {
 	lines, common := make([]divide.Curve, len(target)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
 	for range fitRounds {
 		for r := range lines {
-			lines[r] = line(blocks, common, weights, r, target[r], c.balancing.options.Total)
+			lines[r] = line(blocks, common, weights, r, target[r], total)
 		}
 		for i, b := range blocks {
 			var logs []float64

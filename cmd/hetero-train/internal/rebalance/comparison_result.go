@@ -11,25 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/train"
 )
-
-// Names of the candidates that are not policies.
-const (
-	ComparisonOracle = "oracle"
-	ComparisonOff    = "off"
-)
-
-// LeastRounds is the minimum number of rounds of a comparison. The means in the results leave out the first third of
-// the rounds.
-const LeastRounds = 3
-
-// interval is a ratio with its 95 % confidence interval.
-type interval struct {
-	Ratio experiment.Number `json:"ratio"`
-	Low   experiment.Number `json:"low"`
-	High  experiment.Number `json:"high"`
-}
 
 // ComparisonResult is the result of one candidate.
 type ComparisonResult struct {
@@ -114,20 +96,4 @@ func (c *comparison) Report(a *assembly.Run) error {
 		err = experiment.ReplaceText(filepath.Join(a.Folder.LogDir(), "balance_compare.json"), append(text, '\n'))
 	}
 	return exit.With(exit.IO, err)
-}
-
-// Quiet reports whether profiling is off in the current step.
-func (b *Balancer) Quiet() bool { return b != nil && b.Comparison.quiet() }
-
-// Muted is an observer that passes all events to another observer, except the steps while profiling is off.
-type Muted struct {
-	train.Observer
-	Quiet func() bool
-}
-
-// StepDone implements [train.Observer].
-func (m Muted) StepDone(r *train.StepRecord) {
-	if !m.Quiet() {
-		m.Observer.StepDone(r)
-	}
 }

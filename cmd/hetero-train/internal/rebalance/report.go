@@ -3,23 +3,21 @@ package rebalance
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/balancer/straggler"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
@@ -31,11 +29,14 @@ const (
 
 // balanceReport logs the decisions of the balancer on rank 0 and writes them to files.
 type balanceReport struct {
-	balancing *Balancer
-	console   *observe.Console
-	dir       string
-	lines     *observe.StepLines
-	health    []straggler.Settled // by rank: verdicts that the log has reported
+	run     *assembly.Run
+	policy  balancer.Policy
+	batch   divide.Batch
+	waiting *straggler.Waiting // waiting times of the window before the decision; the balancer changes them
+	console *observe.Console
+	dir     string
+	lines   *observe.StepLines
+	health  []straggler.Settled // by rank: verdicts that the log has reported
 	// true after the first failure to write the curves, which alone is logged; only jobs of the run's queue use it
 	failed   bool
 	outcomes account.Outcomes
@@ -104,30 +105,6 @@ type rankLine struct {
 	Evidence string `json:"evidence,omitempty"` // evidence for the value of Health; "" for a healthy rank
 }
 
-// ReportTo opens the decisions file and starts to send the state of the ranks to screen. If the run resumes from a
-// checkpoint, ReportTo removes later decisions from the file.
-func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) error {
-	if b == nil || b.Policy == nil {
-		return nil
-	}
-	kept := int64(0)
-	if resume != nil {
-		kept = resume.Step
-	}
-	a := b.run
-	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(),
-		health: make([]straggler.Settled, len(b.known))}
-	var err error
-	if r.lines, err = observe.OpenLines(a.Queue, "decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept,
-		a.Process.Opts.LogOf(logs.ComponentBalancer)); err != nil {
-		return exit.With(exit.FolderCode(err), err)
-	}
-	r.lines.Limit(observe.LimitOfFile(a))
-	a.Process.Later(r.lines.Close)
-	b.report = r
-	return nil
-}
-
 // decided writes one decision to the decisions file, and logs the decision if it changes the shares.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
 	outcome, known := r.outcomes.Add(step, &d.Lost, d.Spread, d.Shares, d.Next, d.Predicted)
@@ -142,13 +119,13 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 	if known && outcome.Worse() {
 		speedup := fmt.Sprintf("%s (%s to %s)", show.Figure("%.2f", outcome.Achieved), show.Figure("%.2f", outcome.Low),
 			show.Figure("%.2f", outcome.High))
-		r.balancing.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", speedup,
+		r.log().Warn("a change of shares made steps longer", "step", outcome.Step, "speedup", speedup,
 			"predicted", show.Figure("%.2f", outcome.Predicted), "now", reaction(d))
 	}
 	if !d.Changed {
 		return
 	}
-	log := r.balancing.log()
+	log := r.log()
 	log.Info("Rebalancing triggered", "step", step, "reason", "performance variance detected: "+d.Reason)
 	log.Info("New batch sizes: " + sizes(d.Next))
 	r.show(d)
@@ -163,10 +140,10 @@ func reaction(d *balancer.Decision) string {
 	return "the shares stay: " + d.Reason
 }
 
-// end logs the last state of the ranks and writes the last curves.
-func (r *balanceReport) end() {
+// end logs the state of the ranks at the latest decision and writes the last curves.
+func (r *balanceReport) end(latest *balancer.Decision) {
 	r.writeCurves()
-	r.show(r.balancing.last)
+	r.show(latest)
 }
 
 // show logs the state of the ranks: as a table in text logs, as a DecisionLine in JSON logs.
@@ -206,7 +183,7 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 
 func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []straggler.Verdict, outcome *outcomeLine) {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
-	line := decisionLine(step, r.balancing.cfg.Balance.Policy, d)
+	line := decisionLine(step, r.run.Process.Cfg.Balance.Policy, d)
 	line.Outcome = outcome
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
@@ -229,24 +206,27 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []strag
 // waited returns two times in s per step, averaged over the window. The first result is the time for which this rank
 // waited for slower ranks. The second result is the sum of the times for which other ranks waited for this rank.
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
-	w := &r.balancing.waiting
+	w := r.waiting
 	if w.Steps == 0 {
 		return show.NaN, show.NaN
 	}
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
+// log returns the logger of the load balancer.
+func (r *balanceReport) log() *slog.Logger { return r.run.Process.Opts.LogOf(logs.ComponentBalancer) }
+
 // warn logs the first failure to write the curves. It ignores later failures, because they would repeat the message.
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
-		r.balancing.log().Warn("the fitted step-time curves cannot be saved", "error", err)
+		r.log().Warn("the fitted step-time curves cannot be saved", "error", err)
 	}
 }
 
 // logVerdicts logs the verdicts on the ranks whose settled verdict has changed.
 func (r *balanceReport) logVerdicts(step int64, verdicts []straggler.Verdict) {
-	log := r.balancing.log()
+	log := r.log()
 	for rank, v := range verdicts {
 		switch r.health[rank].Add(step, v.Kind) {
 		case straggler.NoNews:
@@ -264,7 +244,7 @@ func (r *balanceReport) logVerdicts(step int64, verdicts []straggler.Verdict) {
 
 // writeCurves writes the latest fitted curves to a file.
 func (r *balanceReport) writeCurves() {
-	l, ok := r.balancing.Policy.(balancer.Learner)
+	l, ok := r.policy.(balancer.Learner)
 	if !ok {
 		return
 	}
@@ -273,7 +253,7 @@ func (r *balanceReport) writeCurves() {
 		return // no rank has been measured yet
 	}
 	path := filepath.Join(r.dir, CurvesFile)
-	r.balancing.run.Queue.Do(path, text.Len(), func() { r.warn(experiment.ReplaceText(path, text.Bytes())) })
+	r.run.Queue.Do(path, text.Len(), func() { r.warn(experiment.ReplaceText(path, text.Bytes())) })
 }
 
 // mostWorth is the largest number of ranks for which the table contains the column "if excluded". Each of its values
@@ -282,18 +262,18 @@ const mostWorth = 64
 
 // table formats the state of the ranks in the window before decision d.
 func (r *balanceReport) table(d *balancer.Decision) string {
-	b := r.balancing
+	c := r.run.Process.Cfg
 	var worth []divide.Worth
-	if l, ok := b.Policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
-		worth, _ = divide.Marginal(b.options.Batch, l.Curves()) // nil unless all ranks have curves
+	if l, ok := r.policy.(balancer.Learner); ok && len(r.health) <= mostWorth {
+		worth, _ = divide.Marginal(r.batch, l.Curves()) // nil unless all ranks have curves
 	}
 	total := 0
 	for _, n := range d.Shares {
 		total += n
 	}
 	var text strings.Builder
-	accumulation := float64(b.cfg.Train.MicroBatches())
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy,
+	accumulation := float64(c.Train.MicroBatches())
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, c.Balance.Policy,
 		show.Figure("%.1f %%", 100*d.Imbalance))
 	known := !math.IsNaN(d.OfOracle.Value)
 	if known {
@@ -343,31 +323,11 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	return text.String()
 }
 
-// Observer returns an observer that removes later decisions from the file when the run returns to a checkpoint. It does
-// nothing in a run that writes no decisions.
-func (b *Balancer) Observer() train.Observer { return rollBacks{b} }
-
-// rollBacks removes the decisions of steps that the run will repeat.
-type rollBacks struct{ balancing *Balancer }
-
-// RolledBack implements [train.Observer].
-func (o rollBacks) RolledBack(step int64) {
-	if b := o.balancing; b != nil && b.report != nil {
-		b.report.lines.RolledBack(step)
+// sizes formats shares as "{0: 128, 1: 96}".
+func sizes(shares []int) string {
+	texts := make([]string, len(shares))
+	for rank, n := range shares {
+		texts[rank] = fmt.Sprintf("%d: %d", rank, n)
 	}
+	return "{" + strings.Join(texts, ", ") + "}"
 }
-
-// StepDone implements [train.Observer].
-func (rollBacks) StepDone(*train.StepRecord) {}
-
-// EvalDone implements [train.Observer].
-func (rollBacks) EvalDone(train.Evaluation) {}
-
-// Saving implements [train.Observer].
-func (rollBacks) Saving() {}
-
-// Saved implements [train.Observer].
-func (rollBacks) Saved(checkpoint.Saved, time.Duration) {}
-
-// Warn implements [train.Observer].
-func (rollBacks) Warn(error) {}

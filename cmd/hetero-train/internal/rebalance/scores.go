@@ -195,12 +195,6 @@ func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	return nil
 }
 
-// keptScore is the origin of cached measurements: the time at which they were stored, and the file.
-type keptScore struct {
-	Created time.Time `json:"created"`
-	File    string    `json:"file"`
-}
-
 // logKept logs, on rank 0, each type of device that uses cached measurements.
 func (b *Balancer) logKept() {
 	if b.run.Rank.Team == nil || !b.run.Rank.Team.Leads() {

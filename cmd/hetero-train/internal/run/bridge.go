@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/hetero-train/hetero-train/balancer/divide"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
@@ -25,30 +23,9 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
-	"github.com/hetero-train/hetero-train/engine/train/replica"
-	"github.com/hetero-train/hetero-train/profiler/measure"
-	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
-
-// bridged is a rank of a run whose steps another program computes. It contains the balancer, the sensors and the
-// records of a training run, but no replica, no data and no communicators.
-type bridged struct {
-	training  *training
-	conn      *bridge.Conn
-	screen    *observe.Console // nil on all ranks except rank 0
-	observers observe.Observers
-	ranks     []train.RankStep
-	times     []replica.StepTimes // step times of each rank
-	shares    []int               // shares of the latest step
-	result    train.Result
-	own       int
-	reason    string // reason of the latest decision
-}
 
 // Bridge runs the balancer and the records of this rank, until the program that computes the steps ends the run. The
 // message start describes the model, the data set and the device of that program.
@@ -84,43 +61,6 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 		ended.Folder = b.training.run.Folder.Dir
 	}
 	return conn.Send(ended)
-}
-
-// dtypes are the element types that a rank can report.
-var dtypes = map[string]tensor.DType{"float32": tensor.F32, "bfloat16": tensor.BF16, "float16": tensor.F16}
-
-// remote is the device of another program. It contains only a description, and computes nothing.
-type remote struct {
-	device.Device
-	info device.Info
-}
-
-// Info implements device.Device.
-func (r remote) Info() device.Info { return r.info }
-
-// describe sets the parts of the run from the description in start.
-func (b *bridged) describe(start *bridge.Start) {
-	d := start.Device
-	b.training.rank.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind,
-		Model: d.Name, ISA: "torch" + start.Torch, Threads: d.Threads,
-		MemoryBytes: d.MemoryBytes, FreeBytes: d.FreeBytes, UUID: d.UUID, BusID: d.BusID}}
-	b.training.rank.Precision = dtypes[start.DType]
-	b.training.run.Data = &parts.Opened{Name: start.Dataset.Name}
-	b.training.run.Steps, b.training.run.StepsPer = start.Steps, start.Epoch
-	b.training.run.Foreign = &assembly.Foreign{Script: experiment.Script{Program: "PyTorch " + start.Torch},
-		Setting: fmt.Sprintf("PyTorch %s; %s %s, %d parameters; %s, %d micro-batches, %s; %s, %d data workers",
-			start.Torch, start.Model.Name, start.Model.Hash, start.Model.Parameters,
-			b.training.rank.Precision, b.training.process.Cfg.Train.MicroBatches(), start.Optimizer, start.Dataset.Name,
-			start.Workers),
-		Report: task.Report{Metrics: []task.Metric{task.Loss}, Unit: "samples", Units: 1, RateKey: "samples_per_sec"},
-		TFLOPS: measure.Figure(start.TFLOPS), Copy: measure.Figure(start.Copy)}
-	if start.Inputs != "" {
-		b.training.run.Foreign.Setting += "; inputs " + start.Inputs
-	}
-	for _, p := range start.Curve {
-		b.training.run.Foreign.Curve = append(b.training.run.Foreign.Curve,
-			divide.Point{Samples: float64(p.Samples), Seconds: p.Seconds})
-	}
 }
 
 // open starts the balancer and the records, and answers the message start.
@@ -240,13 +180,6 @@ func (b *bridged) divide(ctx context.Context, limits []int) (shares []int, openi
 	return shares, b.training.balancing.Opening(), nil
 }
 
-func (b *bridged) policyName() string {
-	if len(b.training.process.Cfg.Balance.FixedShares) > 0 {
-		return "fixed"
-	}
-	return b.training.process.Cfg.Balance.Policy
-}
-
 // openRecords opens the observers and, on rank 0, the folder of the run. Rank 0 tells the other ranks whether it has
 // opened the folder.
 func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder string, err error) {
@@ -355,19 +288,6 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 		max(b.training.process.Opts.Assignment.WorldSize, 1), b.training.process.Cfg.Data.BatchSize), "folder",
 		b.training.run.Folder.Dir)
 	return nil
-}
-
-// sample returns the telemetry of this rank.
-func (b *bridged) sample() []bridge.Number {
-	if b.training.rank.Telemetry == nil {
-		return nil
-	}
-	s := b.training.rank.Telemetry.Sample()
-	values := make([]bridge.Number, telemetry.Count)
-	for i, v := range s {
-		values[i] = bridge.Number(v)
-	}
-	return values
 }
 
 // follow answers the messages of the program until the program ends the run.

@@ -20,6 +20,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
+// checkpointsFolder is the name of the folder of checkpoints in the folder of a run, here and in a bucket.
+const checkpointsFolder = "checkpoints"
+
 // copies are the checkpoints of a run in a bucket. They implement [experiment.Source].
 type copies struct {
 	ctx     context.Context
@@ -208,6 +211,20 @@ func (tr *training) fetchCheckpoint(ctx context.Context) (*copies, error) {
 		return nil, err
 	}
 	return tr.copiesIn(ctx, folder), nil
+}
+
+// uploadFolder returns the folder of this run's checkpoints in the bucket; nil if checkpoint.upload is empty.
+func (tr *training) uploadFolder() (*bucket.Folder, error) {
+	c := tr.process.Cfg
+	if c.Checkpoint.Upload == "" {
+		return nil, nil
+	}
+	folder, err := bucket.Open(strings.TrimRight(c.Checkpoint.Upload, "/") + "/" + c.Experiment.Name + "/" +
+		checkpointsFolder)
+	if err != nil {
+		return nil, exit.Usagef("checkpoint.upload: %w", err)
+	}
+	return folder, nil
 }
 
 func (tr *training) copiesIn(ctx context.Context, folder *bucket.Folder) *copies {

@@ -135,14 +135,6 @@ func addRecorded(e *notify.Event, dir string) {
 	}
 }
 
-// noteFolder sets the folder of the run that later events name.
-func (tr *training) noteFolder(dir string) {
-	if whole, err := filepath.Abs(dir); err == nil {
-		dir = whole
-	}
-	tr.folder.Store(&dir)
-}
-
 // trackingSecrets are the environment variables with the credentials of MLflow.
 var trackingSecrets = []string{"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"}
 

@@ -4,29 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/notify"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/testbed"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/checkpoint/bucket"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -34,38 +27,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
-
-// training is the state of one process that trains.
-type training struct {
-	process *session.Session
-	rank    *compute.Rank
-	run     *assembly.Run
-	// state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
-	resume      *checkpoint.State
-	records     *observe.Records       // set on rank 0 only; nil on other ranks
-	timed       *observe.Timed         // set on rank 0 only; nil on other ranks
-	tracing     *observe.Tracing       // nil if the configuration selects no steps
-	balancing   *rebalance.Balancer    // nil in a run of one rank
-	scores      *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
-	tracking    *observe.Tracking      // nil if tracking.mlflow is empty, and on other ranks
-	exporter    *observe.Exporter      // nil if this rank serves no metrics
-	sender      *notify.Sender         // nil if table [notify] names no receiver, and on other ranks
-	watch       *notify.Watch          // nil if sender is nil
-	folder      atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
-	bucketBytes int64                  // size limit of gradient buckets that tune chose; 0: that of the configuration
-	lifeline    *supervisor.Lifeline   // tells the supervisor that this rank is saving
-	disk        disk                   // queue of records, and operations on the disk that have not returned
-	uploads     *bucket.Uploader       // nil if checkpoint.upload is empty, and on other ranks
-	resumedFrom string                 // folder of the bucket from which the run resumes; "": none
-	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
-	late        bool                   // train.max_seconds ended the run
-	looping     atomic.Bool            // true since shortly before the training loop
-}
-
-// newTraining returns the training of a rank, without open components.
-func newTraining(rank *compute.Rank) *training {
-	return &training{process: rank.Process, rank: rank, run: assembly.Of(rank)}
-}
 
 // Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
 // supervisor of ranks.
@@ -193,22 +154,6 @@ func (tr *training) openTestbed(ctx context.Context) (err error) {
 // openTelemetry starts to read the sensors and links of this rank.
 func (tr *training) openTelemetry(ctx context.Context) error {
 	return tr.rank.OpenTelemetry(ctx, tr.balancing.Quiet)
-}
-
-// logError writes the error of any rank except rank 0 to the log of this rank.
-func (tr *training) logError(err error) error {
-	if err != nil && !tr.rank.Team.Leads() {
-		fmt.Fprintf(tr.process.Opts.LogFile, "%v\n", err)
-	}
-	return err
-}
-
-// finished reports whether the run is complete. All ranks get the same result.
-func (tr *training) finished() bool {
-	if tr.rank.Team != nil {
-		return tr.rank.Team.Finished.Run
-	}
-	return tr.run.Folder != nil && tr.run.Folder.Finished != nil
 }
 
 // runsByName replaces the name of a run by its path in model.init_from and train.resume. Only rank 0 reads these runs,
@@ -386,98 +331,4 @@ func (tr *training) openReplica(ctx context.Context) error {
 		return err
 	}
 	return tr.keepToMemory(ctx)
-}
-
-func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) {
-	c, resume := tr.process.Cfg, tr.resume
-	store, err := checkpoint.Open(tr.run.Folder.CheckpointDir(),
-		checkpoint.Options{Keep: c.Checkpoint.Keep, Watch: tr.disk.watch.Begin})
-	if err != nil {
-		return train.Options{}, err
-	}
-	tr.process.Later(store.Close)
-	if resume != nil {
-		if _, err := store.SetAside(resume.Step); err != nil {
-			return train.Options{}, err
-		}
-	}
-	if tr.records, err = observe.OpenRecords(tr.run, resume); err != nil {
-		return train.Options{}, err
-	}
-	if err := tr.balancing.ReportTo(screen, resume); err != nil {
-		return train.Options{}, err
-	}
-	o, err := tr.sharedOptions()
-	o.Store, o.Resume = store, resume
-	all, timed, watchErr := observe.Watchers(tr.run, resume, tr.records, screen, tr.balancing.Observer())
-	if err = errors.Join(err, watchErr); err != nil {
-		return o, err
-	}
-	tr.timed, o.Timed = timed, timed.Known
-	tr.balancing.WatchedBy(all)
-	tr.balancing.WatchedBy(timed.Observers)
-	tracking, trackErr := observe.OpenTracking(tr.run, resume)
-	err = errors.Join(err, trackErr)
-	if tr.tracking = tracking; tracking != nil {
-		tr.balancing.Watch(tracking.Decided)
-		all = append(all, tracking)
-	}
-	if tr.watch != nil {
-		tr.balancing.Watch(tr.watch.Decided)
-		all = append(all, tr.watch)
-	}
-	if tr.exporter != nil {
-		all = append(all, tr.exporter)
-	}
-	all = append(all, savedAs{&tr.disk})
-	if tr.uploads != nil {
-		all = append(all, uploading{tr.uploads})
-	}
-	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
-	o.Beside, o.Disk = true, &tr.disk
-	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()),
-		Extra: tr.run.Extra()}
-	if c := tr.run.Folder.Checkpoint; c != nil {
-		tr.disk.newest.Store(&c.Path)
-		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.run.Folder.CheckpointDir())
-	}
-	return o, err
-}
-
-// sharedOptions returns the training options that are equal on all ranks.
-func (tr *training) sharedOptions() (o train.Options, err error) {
-	c := tr.process.Cfg
-	o = train.Options{Replica: tr.run.Replica, Schedule: tr.run.Schedule(), Steps: int64(c.Train.Steps),
-		Epochs: tr.run.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
-		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval),
-		KeepBest: c.Checkpoint.Best, BestMetric: c.Checkpoint.BestMetric,
-		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience,
-			MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() {
-			tr.run.Agreed.Add(1)
-		}, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps,
-		CompareShare: process.CompareShare, CompareData: tr.run.CompareRead()}
-	if tr.rank.Telemetry != nil {
-		o.Telemetry, o.Links = tr.rank.Telemetry.Sample, tr.rank.Telemetry.Report
-	}
-	if b := tr.balancing; b != nil && b.Policy != nil {
-		o.Splitter = b
-	}
-	weather := tr.process.Opts.Lab.Weather != nil
-	if tr.tracing = observe.NewTracing(tr.run); tr.tracing != nil || weather {
-		o.BeforeStep = func(step int64) {
-			if weather {
-				tr.run.Lab.Before(step)
-			}
-			tr.tracing.Before(step)
-		}
-	}
-	if c.Data.Corrupt == "skip" {
-		o.MaxReplaced = c.Data.CorruptLimit
-	}
-	if o.Train, err = tr.run.NewLoader(tr.run.Loading); err != nil || !tr.run.Data.HasEval() {
-		return o, err
-	}
-	o.Eval, err = tr.run.NewLoader(tr.run.Evaluating())
-	return o, err
 }

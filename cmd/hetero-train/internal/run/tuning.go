@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -59,18 +58,6 @@ func (tr *training) tune(ctx context.Context) error {
 	return nil
 }
 
-// tuner chooses the number of micro-batches and the size of buckets for a run.
-type tuner struct {
-	tr             *training
-	log            *slog.Logger
-	peers          *replica.Peers // nil in a run of one rank
-	micro, buckets bool           // whether the program chooses micro-batches, and buckets
-	key            string         // key of the choice in the cache
-	choice         tuning.Choice
-	gradients      int64 // bytes of all gradients
-	known          bool  // choice comes from a checkpoint or from the cache
-}
-
 // free reports whether the program may choose the number of micro-batches. A model with batch statistics gets one
 // micro-batch, because its result depends on this number.
 func (t *tuner) free(o replica.Options) (bool, error) {
@@ -119,22 +106,6 @@ func (t *tuner) recall(ctx context.Context) error {
 	err := t.tr.rank.Team.Send(ctx, "sizes of micro-batches and buckets", &found, find)
 	t.known, t.choice = found.Known, found.Choice
 	return err
-}
-
-// possible returns the numbers of micro-batches among which the program chooses.
-func (t *tuner) possible() []int {
-	c := t.tr.process.Cfg
-	if !t.micro {
-		return []int{c.Train.MicroBatches()}
-	}
-	return tuning.MicroBatches(c.Data.BatchSize, t.ranks(), parts.Mixing(c.Augment).Enabled())
-}
-
-func (t *tuner) ranks() int {
-	if t.peers == nil {
-		return 1
-	}
-	return t.peers.Group.Size()
 }
 
 // alsoTimed lists tables and keys of the configuration that change the times, the memory or the possible numbers of
@@ -222,16 +193,6 @@ func list(timed []tuning.Timed) string {
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, ", ")
-}
-
-func capName(bytes int64) string {
-	switch bytes {
-	case 0:
-		return "buckets of fitted sizes"
-	case noCap:
-		return "buckets without a limit"
-	}
-	return fmt.Sprintf("buckets of %d MiB", bytes>>20)
 }
 
 // keep stores the choice in the cache, on rank 0 only.

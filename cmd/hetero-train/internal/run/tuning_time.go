@@ -30,7 +30,6 @@ const (
 
 	// most candidates for the number of micro-batches; each is at least twice the previous candidate
 	mostMicro = 4
-	noCap     = 1 << 40     // bytes; more than all gradients
 	usualCap  = 5 * 1 << 20 // bytes; size of buckets while numbers of micro-batches are timed
 )
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -28,23 +27,6 @@ const (
 	// hidePatience is the longest time that hiding checkpoints in the bucket may take, after the uploads.
 	hidePatience = 5 * time.Second
 )
-
-// checkpointsFolder is the name of the folder of checkpoints in the folder of a run, here and in a bucket.
-const checkpointsFolder = "checkpoints"
-
-// uploadFolder returns the folder of this run's checkpoints in the bucket; nil if checkpoint.upload is empty.
-func (tr *training) uploadFolder() (*bucket.Folder, error) {
-	c := tr.process.Cfg
-	if c.Checkpoint.Upload == "" {
-		return nil, nil
-	}
-	folder, err := bucket.Open(strings.TrimRight(c.Checkpoint.Upload, "/") + "/" + c.Experiment.Name + "/" +
-		checkpointsFolder)
-	if err != nil {
-		return nil, exit.Usagef("checkpoint.upload: %w", err)
-	}
-	return folder, nil
-}
 
 // openUploads starts the uploads of checkpoints. It refuses a folder of the bucket with checkpoints of another run,
 // because this run would replace them one by one. The caller must call begun when the run's local folder exists.
@@ -201,9 +183,12 @@ func (o uploading) Saved(s checkpoint.Saved, _ time.Duration) { o.u.Saved(s.Path
 func (o uploading) RolledBack(step int64) { o.u.RolledBack(step) }
 
 func (uploading) StepDone(*train.StepRecord) {}
-func (uploading) EvalDone(train.Evaluation)  {}
-func (uploading) Saving()                    {}
-func (uploading) Warn(error)                 {}
+
+func (uploading) EvalDone(train.Evaluation) {}
+
+func (uploading) Saving() {}
+
+func (uploading) Warn(error) {}
 
 // logTraffic logs the requests to the object storage.
 func (tr *training) logTraffic() {

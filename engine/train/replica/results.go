@@ -5,9 +5,31 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
+
+// StepResult is the result of one optimizer step on this rank.
+type StepResult struct {
+	Sums                        // totals over the samples of this rank
+	GradNorm float64            // norm of the gradient of the mean loss, before clipping
+	Updated  bool               // false if the norm was not finite; the step then updated nothing
+	Scale    float64            // loss scale; 1 if the run uses no loss scale
+	Lowered  bool               // the step updated nothing because the loss scale was too high; the scale is now lower
+	Norms    []optim.ParamNorms // norms of single parameters; nil unless the step measured them
+	Times    StepTimes
+	Buckets  int   // number of all-reduces of gradients
+	Bytes    int64 // bytes of gradients that were summed over ranks
+	// Reductions are this rank's all-reduces of gradients, valid until the next step. A time is 0 if the device does
+	// not measure it.
+	Reductions []gradsync.Reduction
+	Replaced   int // number of samples that could not be read
+	// Positions is the fraction of the positions of a sample that the step computed, at most 1; see
+	// Options.Positions.
+	Positions float64
+}
 
 // sums adds up the fetched results of the first n samples in a slot. Field Count is not set; the caller computes it
 // from the batch with targetsOf.

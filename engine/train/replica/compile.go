@@ -7,19 +7,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Recompute selects activation recomputation (activation checkpointing): the backward pass computes activations of
-// the forward pass again instead of reading them from memory. This saves memory and costs at most one additional
-// forward pass. It changes no bit of the result.
-type Recompute uint8
-
-// The choices for a run. A plan for fewer samples may need no recomputation even if a plan for more samples needs it.
-const (
-	// the smallest number of layers with which the plans fit into memory
-	RecomputeShort Recompute = iota
-	RecomputeNever
-	RecomputeAlways // all layers except the last one
-)
-
 // compile compiles training and evaluation for the samples of k. If there is not enough memory, it recomputes layers as
 // c.recompute permits. The caller holds c.compiling.
 func (c *planCache) compile(k planKey) (*plans, error) {
@@ -139,6 +126,3 @@ func (c *planCache) compileShorter(p *plans, positions, layers int) error {
 		classWeights: c.classWeights, positions: positions})
 	return nil
 }
-
-// Recomputed returns the number of layers whose activations are recomputed with the current plans.
-func (r *Replica) Recomputed() int { return r.now.recomputed }
