@@ -24,13 +24,13 @@ func ShadowOf(p Policy, sample int) []float64 {
 	return starts
 }
 
-// Ahead returns the longest wait of the jobs with a number of GPUs in the continuations of the first simulation of
-// policy easy under a policy of [Limit], in s. The longest wait of jobs that have started before is contained.
+// Ahead returns the longest wait of the jobs with a number of GPUs in the continuations of the simulation of policy
+// easy under a policy of [Limit], in s. The longest wait of jobs that have started before is contained.
 func Ahead(p Policy, gpus int) float64 {
 	b := p.(*bounded)
 	for job, size := range b.shadow.runs[0].size {
 		if b.shadow.workload.Jobs[job].GPUs == gpus {
-			return b.shadow.ends[0][size]
+			return b.shadow.ends[size]
 		}
 	}
 	return 0

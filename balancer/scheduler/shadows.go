@@ -11,18 +11,19 @@ const samples = 9
 // The first inexact estimate starts the other simulations. They repeat the time before, in which all GPUs are
 // available to them.
 //
-// In an overloaded cluster, the longest wait grows with the queue. Whenever the queue has become 10 % longer than ever
-// before, each simulation is therefore continued until all jobs of its queue have started. Their longest wait counts
-// from then on: later arrivals can only make it longer, except if jobs end earlier than policy easy believes.
+// In an overloaded cluster, the longest wait grows with the queue. While all estimates are exact, the simulation is
+// therefore continued until all jobs of its queue have started, whenever the queue has become a third longer than ever
+// before. Later arrivals can hardly make the longest wait shorter. With drawn work, a continuation makes the bound
+// less reliable: the draws of all waiting jobs count at once.
 type shadows struct {
 	posterior posterior
 	runs      [samples]shadow
 	active    int              // simulations
 	waits     [samples]float64 // buffer of wait
 
-	ahead shadow             // a copy of a simulation, for its continuation
-	queue int                // the longest queue of the first simulation that was continued
-	ends  [samples][]float64 // by simulation and size: the longest wait of its continuations, in s
+	ahead shadow    // a copy of the first simulation, for its continuation
+	queue int       // the longest queue that was continued
+	ends  []float64 // by size: the longest wait of the continuations, in s
 
 	cluster  *Cluster
 	workload *Workload
@@ -35,9 +36,7 @@ func (v *shadows) reset(c *Cluster, w *Workload, s Speeds) error {
 	if err := v.ahead.reset(c, w, s, &v.posterior, 0); err != nil {
 		return err
 	}
-	for i := range v.ends {
-		v.ends[i] = make([]float64, len(v.ahead.longest))
-	}
+	v.ends = make([]float64, len(v.ahead.longest))
 	return v.runs[0].reset(c, w, s, &v.posterior, 0)
 }
 
@@ -53,13 +52,11 @@ func (v *shadows) follow(s *State) {
 	for i := range v.runs[:v.active] {
 		v.runs[i].follow(s)
 	}
-	if n := len(v.runs[0].state.Queue); n > v.queue+v.queue/10 {
+	if n := len(v.runs[0].state.Queue); !v.posterior.inexact && n > v.queue+v.queue/3 {
 		v.queue = n
-		for i := range v.runs[:v.active] {
-			v.ahead.empty(&v.runs[i], s)
-			for size, wait := range v.ahead.longest {
-				v.ends[i][size] = max(v.ends[i][size], wait)
-			}
+		v.ahead.empty(&v.runs[0], s)
+		for size, wait := range v.ahead.longest {
+			v.ends[size] = max(v.ends[size], wait)
 		}
 	}
 }
@@ -68,10 +65,13 @@ func (v *shadows) follow(s *State) {
 // simulations, it returns the second smallest of their longest waits. The longest wait under policy easy with the true
 // work is then probably longer. With the smallest one, more jobs are overdue, and completion times are longer.
 func (v *shadows) wait(size int) float64 {
+	if !v.posterior.inexact {
+		return max(v.runs[0].wait(size), v.ends[size])
+	}
 	waits := v.waits[:v.active]
 	for i := range waits {
-		waits[i] = max(v.runs[i].wait(size), v.ends[i][size])
+		waits[i] = v.runs[i].wait(size)
 	}
 	slices.Sort(waits)
-	return waits[min(1, len(waits)-1)]
+	return waits[1]
 }
