@@ -6,14 +6,13 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-const (
-	// priorFixed is the assumed fraction of a rank's time that does not depend on its share, while only one share is
-	// known. lineSigma is the standard deviation of this fraction, and of the slope.
-	priorFixed, lineSigma = 0.15, 0.3
-	// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: a tile that all ranks have
-	// is found sooner. Larger: tiles of single ranks are found.
-	priorRanks = 8.0
-)
+// priorFixed is the assumed fraction of a rank's time that does not depend on its share, while only one share is known.
+// lineSigma is the standard deviation of this fraction, and of the slope.
+const priorFixed, lineSigma = 0.15, 0.3
+
+// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: a tile that all ranks have is
+// found sooner. Larger: tiles of single ranks are found.
+const priorRanks = 8.0
 
 // A bend is a standard deviation of the Brownian motion w at e times b0. bends lists the possible ones. prior is the
 // log of the probability of each before any measurement, up to a constant. The prior prefers small bends, because

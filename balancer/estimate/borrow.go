@@ -24,7 +24,7 @@ func (m *Model) borrow(rank int, sigmas float64) bool {
 	if !ok {
 		return false
 	}
-	e.shape, e.borrowed, e.lift, e.liftVariance = t.fit.shape, t, lift, variance
+	e.shape, e.borrowed, e.lift, e.liftVariance = t.shape, t, lift, variance
 	e.drawn, e.level = math.NaN(), 0
 	now := e.cells[e.current]
 	mean, cautious := t.curves(m.options.Limits[rank], sigmas)

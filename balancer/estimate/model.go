@@ -211,11 +211,13 @@ func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted
 // of the ranks of a type appear slow or fast, and intervals are too narrow.
 const largeType = 16
 
-// Limits that keep a decision with many ranks fast. Larger values change the shares little.
-const (
-	manyRanks  = 64 // with more ranks, each curve is fitted only once in drawnEvery windows
-	drawnEvery = 8  // windows
-)
+// manyRanks is the number of ranks up to which all thresholds are those of few ranks, and each curve is fitted in each
+// window. Larger: a decision with many ranks takes longer.
+const manyRanks = 64
+
+// drawnEvery is the number of windows in which each curve is fitted once, with more than manyRanks ranks. Smaller: a
+// decision takes longer, and the shares change little.
+const drawnEvery = 8
 
 // follows scales the curve of a rank by the change of its time at the share in use. It reports whether the curve needs
 // no new fit in this window. With many ranks, each curve is fitted again only every few windows, unless its measured

@@ -17,15 +17,9 @@ const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
 	// shares little, and a fit takes a time in proportion to the third power.
 	pooledShares = 32
-	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
-	// curve is less exact. Larger: a decision with many ranks takes longer.
-	pooledRanks = 512
 	// mostPasses is the largest number of estimates of the spread of the levels. They end once a time on the curve
 	// changes by less than passMoved, log. Fewer: the curve has more of the error that levelsWithin describes.
 	mostPasses, passMoved = 10, 0.002
-	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
-	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
-	manyShares = 256
 	// unrelated is the standard deviation of the log of the ratio of two times before any rank was measured with both
 	// shares.
 	unrelated = 0.3
@@ -34,9 +28,17 @@ const (
 	heightVariance = 1e-8
 )
 
+// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares are
+// in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
+const manyShares = 256
+
+// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the curve is
+// less exact. Larger: a decision with many ranks takes longer.
+const pooledRanks = 512
+
 // typeCurve is the curve of a type with many ranks.
 type typeCurve struct {
-	fit    posterior // its cells are the shares that the ranks measured
+	shape  *shape // its cells are the shares that the ranks measured
 	shares shareNumbers
 	logs   []float64          // by number of a share: log of its time; NaN: not yet computed
 	ratios [][]ratio          // by numbers of two shares, the second one first, for the first manyShares shares
@@ -100,7 +102,7 @@ func (t *typeCurve) log(samples float64) float64 {
 	if log := t.logs[number]; log == log {
 		return log
 	}
-	t.logs[number], _ = t.fit.shape.log(samples)
+	t.logs[number], _ = t.shape.log(samples)
 	return t.logs[number]
 }
 
@@ -137,7 +139,7 @@ func (t *typeCurve) ratio(first, second float64) ratio {
 }
 
 func (t *typeCurve) newRatio(first, second float64) ratio {
-	return ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
+	return ratio{t.shape.ratioVariance(first, second), otherShape(first / second)}
 }
 
 // ratio contains variances of the log of the ratio of the times of two shares.
@@ -188,7 +190,7 @@ func (s *shareNumbers) of(samples float64) int {
 // curves is [shape.curves], computed once for each largest share, without the points that a line replaces.
 func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious *divide.Points) {
 	both := t.drawn.get(limit, func() (both [2]*divide.Points) {
-		mean, cautious := t.fit.shape.curves(limit, sigmas)
+		mean, cautious := t.shape.curves(limit, sigmas)
 		both[0] = divide.NewPoints(thinned(mean), true)
 		if both[1] = both[0]; &mean[0] != &cautious[0] {
 			both[1] = divide.NewPoints(thinned(cautious), true)
@@ -224,7 +226,7 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 		slices.Sort(inUse)
 		var before *shape
 		if old != nil {
-			before = old.fit.shape
+			before = old.shape
 		}
 		sharing := 0.0 // ranks that count with this curve in tiles
 		for _, r := range group {
@@ -232,9 +234,8 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 				sharing++
 			}
 		}
-		t.fit.current = -1
-		t.fit.draw(cells, cov, &m.bends, tiles.withoutAll(before, sharing), inUse[len(inUse)/2])
-		if t.fit.shape == nil {
+		t.shape = fitShape(cells, cov, &m.bends, tiles.withoutAll(before, sharing), inUse[len(inUse)/2], nil)
+		if t.shape == nil {
 			continue
 		}
 		m.types.curves[i] = t

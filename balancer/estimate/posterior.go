@@ -39,9 +39,11 @@ const (
 	boundarySteps = 2.0
 	unknownHeight = 1.0 // variance of the log of the height of a curve from an earlier run
 	// newPart times the square of a surprise at a new share is added to the variance of the level of the older shares.
-	newPart    = 0.0025
-	mostShares = 24 // measured shares that a rank remembers. Larger values change the shares little
+	newPart = 0.0025
 )
+
+// mostShares is the number of measured shares that a rank remembers. Larger values change the shares little.
+const mostShares = 24
 
 // posterior is the belief about one rank's step times. It is a Kalman filter whose states (cells) are the logs of the
 // current times of the measured shares. A change of the level moves all cells equally. Two observations distinguish the
@@ -191,24 +193,14 @@ func (e *posterior) suppose(by, variance float64) {
 	e.loosen(variance)
 }
 
-// draw fits the curve through the measured shares of the rank and of its lenders, around the share b0. If the
-// measurements contradict each other so much that the fit fails numerically, draw uses only the nearest share.
+// draw fits the curve through the measured shares of the rank and of its lenders, around the share b0.
 func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
 	if e.borrowed != nil { // other ranks still use its scratch memory
 		old = nil
 	}
 	e.borrowed, e.lift, e.liftVariance = nil, 0, 0
-	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
-		return
-	}
-	nearest := 0
-	for i, c := range cells {
-		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
-			nearest = i
-		}
-	}
-	e.shape = newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+	e.shape = fitShape(cells, cov, before, chances, b0, old)
 }
 
 // expect returns the predicted log of the time of a share, and its variance without measurement noise. NaN: unknown.

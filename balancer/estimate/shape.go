@@ -21,12 +21,19 @@ const (
 const (
 	// GridRatio is the ratio of shares near each other, and of neighbouring points of a curve in the reach of a
 	// decision.
-	GridRatio  = 1.25
-	farRatio   = 2.0  // ratio of neighbouring points beyond it
-	mostParts  = 4    // hypotheses of tiles that a prediction uses
-	everyShare = 4096 // samples up to which a curve with tiles has every share
-	leastPlain = 0.05 // least fraction of a time that remains without its tile
+	GridRatio = 1.25
+	farRatio  = 2.0 // ratio of neighbouring points beyond it
 )
+
+// everyShare is the number of samples up to which a curve with tiles has every share. Larger values take longer.
+const everyShare = 4096
+
+// mostParts is the number of hypotheses of tiles that a prediction uses. Larger values take longer, and change the
+// shares little.
+const mostParts = 4
+
+// leastPlain is the least fraction of a time that remains without its tile.
+const leastPlain = 0.05
 
 // shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses about tiles
 // ([tile]), each with its probability.
@@ -119,8 +126,23 @@ type part struct {
 	valley  float64   // share up to which the curve falls; 0: the curve rises everywhere
 }
 
-// newShape returns the curve around b0, or nil if the fit fails numerically. old is the grid of the rank's last curve,
-// or nil.
+// fitShape returns the curve through the cells around the share b0. If the measurements contradict each other so much
+// that the fit fails numerically, it uses only the nearest share. It returns nil if that fit fails, too. old is the grid
+// of the rank's last curve, or nil.
+func fitShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
+	if f := newShape(cells, cov, before, chances, b0, old); f != nil {
+		return f
+	}
+	nearest := 0
+	for i, c := range cells {
+		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
+			nearest = i
+		}
+	}
+	return newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+}
+
+// newShape returns the curve around b0, or nil if the fit fails numerically.
 func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)

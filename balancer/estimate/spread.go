@@ -16,14 +16,15 @@ import (
 // times at the share before and at the next one are not independent. Such an error is common to the ranks of a type,
 // too, and changes the levels as tau does. The variances are therefore known up to a factor.
 
+// outlying is the probability, before any measurement, that a rank differs from its type by any factor, for example
+// because it is disturbed ([outliers]). The standard deviation of such a difference is mostSpread, log.
+const outlying, mostSpread = 0.05, 1.0
+
 const (
 	// leastSpread and mostSpread limit tau, log. Before any measurement, each order of magnitude between them is
 	// equally probable. Smaller leastSpread: more weight of equal devices.
-	leastSpread, mostSpread = 1e-4, 1.0
-	spreadSteps             = 21 // values of tau whose probability is computed
-	// outlying is the probability, before any measurement, that a rank differs from its type by any factor, for example
-	// because it is disturbed ([outliers]). The standard deviation of such a difference is mostSpread.
-	outlying = 0.05
+	leastSpread = 1e-4
+	spreadSteps = 21 // values of tau whose probability is computed
 	// spreadRanks is the number of ranks from which the posterior of tau is computed. Larger: intervals of equal
 	// devices are narrower, and a decision takes longer.
 	spreadRanks = 256

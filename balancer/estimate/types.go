@@ -7,14 +7,16 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
+// shapeError is the standard deviation of the log of a time between runs, and between devices of one type.
+const shapeError = 0.03
+
+// levelSpread is the least standard deviation of the levels of devices of one type, log. Larger: noise makes one of
+// many equal ranks appear slow. Smaller: differences below the noise are found later.
+const levelSpread = 0.01
+
 const (
-	// shapeError is the standard deviation of the log of a time between runs, and between devices of one type.
-	shapeError = 0.03
-	// levelSpread is the least standard deviation of the levels of devices of one type, log. Larger: noise makes one of
-	// many equal ranks appear slow. Smaller: differences below the noise are found later.
-	levelSpread = 0.01
-	lenders     = 3 // ranks of a type that lend measured shares. Larger values change the shares little
-	mostLent    = 6 // measured shares of lenders that the curve of a rank uses. Larger values change the shares little
+	lenders  = 3 // ranks of a type that lend measured shares. Larger values change the shares little
+	mostLent = 6 // measured shares of lenders that the curve of a rank uses. Larger values change the shares little
 )
 
 // deviceTypes are the groups of ranks of one device type. Ranks of one type run the same kernels, so their curves have
