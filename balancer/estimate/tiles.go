@@ -97,8 +97,8 @@ func tilePriors() tileBelief {
 	return b
 }
 
-// AlignedTiles returns the hypotheses that kernels are faster if the share is a multiple of the tile. The methods below
-// take a hypothesis as an index.
+// AlignedTiles returns the hypotheses that kernels are faster if the share is a multiple of the tile. The methods of
+// [Model] take a hypothesis as an index.
 func AlignedTiles() (list []int) {
 	for i, t := range tiles {
 		if t.period > 0 && !t.rounds {

@@ -84,8 +84,8 @@ func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, u
 		High: parts[scenarios-1-tail]}
 }
 
-// interval returns the 90 % interval of what with makes of the times of a step with the shares in use and with the
-// shares best, in s.
+// interval returns the 90 % interval of the results of with in all scenarios. with gets two times of a step, in s: with
+// the shares in use, and with the best shares.
 func interval(ranks []prospect, common groups, with func(now, then float64) float64) (low, high float64) {
 	var now, then [scenarios]float64
 	drawn := newSampler(ranks, common, 0)
