@@ -154,6 +154,14 @@ func (u units) samples(rank, n int) int {
 	return n
 }
 
+// fewest returns the smallest number of units of a rank.
+func (u units) fewest(rank int) int {
+	if u.floor == nil {
+		return 1
+	}
+	return u.floor[rank]
+}
+
 func (u units) shares(n []int) []int {
 	out := make([]int, len(n))
 	for r := range n {

@@ -6,8 +6,6 @@ import (
 	"math"
 )
 
-var inf = math.Inf(1)
-
 // Spent returns the energy of a step in J, or its cost if busy and idle are prices instead of watts:
 //
 //	sum over r of busy[r] t_r(b_r) + idle[r] (T - t_r(b_r)),   T = max over r of t_r(b_r)

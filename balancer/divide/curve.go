@@ -137,3 +137,13 @@ func Measured(seconds float64) float64 {
 	}
 	return seconds
 }
+
+// Slowest returns the rank that takes longest for its share, and its time.
+func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
+	for r, c := range curves {
+		if t := c.At(float64(shares[r])); r == 0 || t > seconds {
+			seconds, rank = t, r
+		}
+	}
+	return seconds, rank
+}

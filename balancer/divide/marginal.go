@@ -30,7 +30,7 @@ func Marginal(b Batch, curves []Curve) ([]Worth, error) {
 	b.Limits = b.Capacities(len(curves))
 	for r, limit := range b.Limits {
 		b.Limits[r] = 0
-		out[r] = Worth{With: with, Without: inf}
+		out[r] = Worth{With: with, Without: math.Inf(1)}
 		if without, err := SolveScaled(b, scaled); err == nil {
 			out[r].Without, _ = Slowest(curves, without)
 		}

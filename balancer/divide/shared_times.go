@@ -2,24 +2,6 @@ package divide
 
 import "math"
 
-// times are the times of a rank for its fewest units and for each further unit, in s. The time of n units beyond the
-// fewest is base[n] times factor, except for a small relative error. Ranks that share the points of their curves also
-// share base, so that the times of many ranks take little time and memory.
-type times struct {
-	base   []float64
-	factor float64
-	exact  bool // base has the times themselves, and factor is 1
-}
-
-// exactTimes returns lists of times without an error.
-func exactTimes(lists [][]float64) []times {
-	out := make([]times, len(lists))
-	for r, list := range lists {
-		out[r] = times{list, 1, true}
-	}
-	return out
-}
-
 // class is what ranks have in common whose curves have the same points.
 type class struct {
 	fastest float64 // smallest factor of these ranks
@@ -198,43 +180,4 @@ func (c *classes) times(curves []Scaled, seconds float64) (list []times, toleran
 		list[r] = times{class.base[few-1 : min(u.limit[r], len(class.base))], c.factors[r], false}
 	}
 	return list, tolerance
-}
-
-// time returns the time of a rank for n units beyond the fewest.
-func (j *jagged) time(rank, n int) float64 {
-	t := &j.times[rank]
-	if t.exact {
-		return t.base[n]
-	}
-	return j.curves[rank].At(float64(j.samples(rank, j.fewest(rank)+n)))
-}
-
-// within reports whether the time of a rank for n units beyond the fewest is at most seconds. It computes the exact
-// time only if that is close to seconds.
-func (j *jagged) within(t *times, rank, n int, seconds float64) bool {
-	return j.last(t, rank, n, n, seconds) == n
-}
-
-// last returns the largest number of units beyond the fewest, from top down to least, with which a rank finishes within
-// seconds, or least - 1.
-func (j *jagged) last(t *times, rank, top, least int, seconds float64) int {
-	above, below, factor := seconds*(1+j.tolerance), seconds*(1-j.tolerance), t.factor
-	for base := t.base; top >= least; top-- {
-		if about := base[top] * factor; about < below || about <= above && j.time(rank, top) <= seconds {
-			break
-		}
-	}
-	return top
-}
-
-// first returns the largest number of units beyond the fewest, from top down to least, with which a rank does not
-// finish within seconds, or least - 1.
-func (j *jagged) first(t *times, rank, top, least int, seconds float64) int {
-	above, below, factor := seconds*(1+j.tolerance), seconds*(1-j.tolerance), t.factor
-	for base := t.base; top >= least; top-- {
-		if about := base[top] * factor; about > above || about >= below && j.time(rank, top) > seconds {
-			break
-		}
-	}
-	return top
 }

@@ -24,7 +24,7 @@ func (m *Model) borrow(rank int, sigmas float64) bool {
 	if !ok {
 		return false
 	}
-	e.shape, e.borrowed, e.lift, e.liftVariance = t.fit.shape, t, lift, variance
+	e.shape, e.borrowed, e.lift, e.liftVariance = t.shape, t, lift, variance
 	e.drawn, e.level = math.NaN(), 0
 	now := e.cells[e.current]
 	mean, cautious := t.curves(m.options.Limits[rank], sigmas)
@@ -76,39 +76,6 @@ func (e *posterior) levelOn(t *typeCurve, scratch *[]float64) (lift, variance fl
 	forward(l, off)
 	variance = 1 / dot(ones, ones)
 	return dot(ones, off) * variance, variance, true
-}
-
-// otherShape returns the variance of the log of the ratio of the times of two shares on a rank, relative to the ratio
-// on the curve of its type. It grows with the ratio of the shares.
-func otherShape(ratio float64) float64 {
-	if ratio == 1 {
-		return 0
-	}
-	return stat.Square(shapeError * min(math.Abs(math.Log(ratio)), 1))
-}
-
-// log returns the log of a share's time on the curve of the rank, and its variance. A borrowed curve is as uncertain as
-// the level of the rank. Apart from the share that was measured last, its shape is uncertain, too.
-func (e *posterior) log(samples float64) (value, variance float64) {
-	if e.borrowed == nil {
-		return e.shape.log(samples)
-	}
-	value = e.borrowed.log(samples) + e.lift
-	now := e.cells[e.current].samples
-	if samples == now {
-		return value, e.liftVariance
-	}
-	r := e.borrowed.ratio(samples, now)
-	return value, e.liftVariance + r.shape + r.other
-}
-
-// sigma returns the standard deviation of a share's time, in s.
-func (e *posterior) sigma(samples float64) float64 {
-	if e.borrowed == nil {
-		return e.shape.sigma(samples)
-	}
-	value, variance := e.log(samples)
-	return stat.Exp(value) * math.Sqrt(variance)
 }
 
 // under is [shape.under] for the curve of the rank, without the rank's lift. A borrowed curve may end before limit.
@@ -165,11 +132,4 @@ func fasterUpTo(mean, faster divide.Curve, upTo float64) divide.Curve {
 		}
 	}
 	return out
-}
-
-// borrow gives a rank the curves of its type, multiplied by a factor.
-func (c *curves) borrow(rank int, mean, cautious *divide.Points, factor float64) {
-	c.mean[rank], c.cautious[rank] = divide.Scaled{Points: mean}, divide.Scaled{Points: cautious}
-	c.scale(rank, factor)
-	c.shrunk[rank], c.unsure[rank] = 1, 1
 }

@@ -10,15 +10,18 @@ import (
 func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 	const pointer, float = int64(unsafe.Sizeof(uintptr(0))), int64(unsafe.Sizeof(float64(0)))
 	seen := map[*shape]bool{}
+	fit := func(f *shape) {
+		if f != nil && !seen[f] {
+			seen[f] = true
+			shapes += f.bytes()
+		}
+	}
 	add := func(e *posterior) {
 		beliefs += int64(unsafe.Sizeof(*e)) + pointer + int64(cap(e.cells))*int64(unsafe.Sizeof(cell{}))
 		for _, row := range e.cov[:cap(e.cov)] {
 			beliefs += 3*pointer + int64(cap(row))*float
 		}
-		if f := e.shape; f != nil && !seen[f] {
-			seen[f] = true
-			shapes += f.bytes()
-		}
+		fit(e.shape)
 	}
 	for _, e := range m.ranks {
 		if add(e); e.before != nil {
@@ -28,7 +31,7 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 	points := map[*divide.Points]bool{nil: true}
 	for _, t := range m.types.curves {
 		if t != nil {
-			add(&t.fit)
+			fit(t.shape)
 			curves += t.bytes(points)
 		}
 	}
@@ -55,7 +58,7 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 func (t *typeCurve) bytes(points map[*divide.Points]bool) (bytes int64) {
 	const float, pair = int64(unsafe.Sizeof(float64(0))), int64(unsafe.Sizeof(ratio{}))
 	const header = 3 * int64(unsafe.Sizeof(uintptr(0)))
-	bytes = int64(unsafe.Sizeof(*t)-unsafe.Sizeof(t.fit)) + float*int64(cap(t.logs)) + header*int64(cap(t.ratios)) +
+	bytes = int64(unsafe.Sizeof(*t)) + float*int64(cap(t.logs)) + header*int64(cap(t.ratios)) +
 		4*int64(cap(t.shares.small)) + 2*float*int64(len(t.shares.other)) + (float+pair)*int64(len(t.other))
 	for _, row := range t.ratios {
 		bytes += pair * int64(cap(row))

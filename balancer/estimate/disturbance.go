@@ -40,22 +40,6 @@ func (e *posterior) keep() {
 	e.before, e.away, e.back, e.suspect = c, 0, false, 0
 }
 
-// copyRows returns a copy of a covariance. It uses the memory of out if out has as many rows.
-func copyRows(out, cov [][]float64) [][]float64 {
-	n := len(cov)
-	if len(out) != n {
-		flat := make([]float64, n*n)
-		out = make([][]float64, n)
-		for i := range out {
-			out[i] = flat[i*n : (i+1)*n : (i+1)*n]
-		}
-	}
-	for i, row := range cov {
-		copy(out[i], row)
-	}
-	return out
-}
-
 // restore returns to the state before the disturbance. wander, the rate at which its level moves, does not change. A
 // new share that began the disturbance was slow because of the disturbance or of the shape, so the rank keeps its time
 // with a large variance. If this share is slow a second time, its time is known, and it does not begin a disturbance.

@@ -27,11 +27,54 @@
 //     rank (common.go).
 //
 // Ranks of one device type use each other's measured shares ("borrow" and "lend"). Their curves move towards the mean
-// curve of the type by the part of the differences that noise explains (types.go). Curvature and tiles are learnt from
+// curve of the type by the part of the differences that noise explains (shrink.go). Curvature and tiles are learnt from
 // all ranks (empirical Bayes). With many ranks, a rank counts as different from its type, or as changed, only if its
 // times exceed the most extreme noise of this number of equal ranks (peers.go). Outliers within a window are clipped
 // (reading.go; Huber, Robust Estimation of a Location Parameter, 1964).
 //
-// The constants were tuned by simulation; none depends on a machine. Each constant is next to the code that uses it.
-// Times are per step, and logarithms are natural, unless a comment says otherwise.
+// The constants were tuned by simulation; none depends on a machine. Each constant is next to the code that uses it;
+// thresholds.go contains those that several files use. Times are per step, and logarithms are natural, unless a comment
+// says otherwise.
+//
+// # Files
+//
+// Each file uses only files below it in this list:
+//
+//	profile.go      shares that a profile measures
+//	learn.go        [Model.Learn]: the times of a window
+//	fit.go          [Model.Fit]: the curves after a window
+//	view.go         other methods of the model
+//	bytes.go        memory of the model
+//	borrow.go       ranks that use the curve of their type
+//	pool.go         fit of the curve of a type with many ranks
+//	shrink.go       move of curves towards the mean of their type
+//	lend.go         measured shares of other ranks of a type
+//	spread.go       classes of ranks, and the spread of their levels
+//	disturbance.go  return to the state before a disturbance
+//	model.go        the model before the first window
+//	beliefs.go      tiles and bends, by all ranks
+//	update.go       the filter learns from a window
+//	causes.go       causes of a surprise
+//	noise.go        noise, by all ranks
+//	common.go       common-mode changes
+//	reading.go      steps of a window
+//	curves.go       fitted curves of all ranks
+//	bound.go        times that a rank can reach
+//	types.go        groups of ranks of one device type
+//	levels.go       levels of the ranks of a type: their mean, spread and outliers
+//	posterior.go    state of the filter of a rank
+//	jumps.go        jumps of a level
+//	peers.go        thresholds by the number of ranks
+//	pool_curve.go   curve of a type with many ranks
+//	drawn.go        points of a curve
+//	regression.go   fit of a shape, and the evidence of tiles and bends
+//	shape.go        predictions of a shape
+//	grid.go         shares of a shape
+//	tiles.go        tiles
+//	bends.go        covariance functions
+//	cells.go        measured shares
+//	cholesky.go     linear equations
+//	settle.go       curves with a single minimum
+//	simplify.go     curves with fewer points
+//	thresholds.go   noise and thresholds
 package estimate

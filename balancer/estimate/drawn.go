@@ -2,11 +2,13 @@ package estimate
 
 import (
 	"math"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
+
+// everyShare is the number of samples up to which a curve with tiles has every share. Larger values take longer.
+const everyShare = 4096
 
 // between returns a curve up to limit samples through the given points. Between the points, it has the form of f, which
 // differs from lines only if f has tiles.
@@ -25,52 +27,6 @@ func (f *shape) between(points divide.Curve, limit int) divide.Curve {
 		curve[i].Seconds = p.Seconds * ratio.At(p.Samples)
 	}
 	return curve
-}
-
-// reach returns the smallest and the largest share that a decision may select.
-func (f *grid) reach() (least, most float64) {
-	return min(f.b0, f.smallest) / ReachDown, max(f.b0, f.b1) * ReachUp
-}
-
-// knotsTo returns the shares at which the regression is evaluated: the cells, b0, the ends, and points between them.
-// Points within the reach of a decision are close together, and points beyond it are further apart.
-func (f *grid) knotsTo(limit int) []place {
-	if f.knots != nil && f.limit == limit {
-		return f.knots
-	}
-	most := max(float64(limit), f.b0, 1)
-	given := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
-	for _, c := range f.cells {
-		if c.samples > 1 && c.samples < most {
-			given = append(given, c.samples)
-		}
-	}
-	slices.Sort(given)
-	given = slices.Compact(given)
-	knots := append(make([]float64, 0, 3*len(given)), given[0])
-	low, high := f.reach()
-	for _, end := range []float64{low, high} {
-		if at, found := slices.BinarySearch(given, end); !found && end > 1 && end < most {
-			given = slices.Insert(given, at, end)
-		}
-	}
-	for i, samples := range given[1:] {
-		last := given[i]
-		widest := GridRatio
-		if samples <= low || last >= high {
-			widest = farRatio
-		}
-		pieces := max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
-		for k := 1.0; k < pieces; k++ {
-			knots = append(knots, last*stat.Exp(k/pieces*math.Log(samples/last)))
-		}
-		knots = append(knots, samples)
-	}
-	f.limit, f.knots = limit, make([]place, len(knots))
-	for i, samples := range knots {
-		f.knots[i] = f.place(samples)
-	}
-	return f.knots
 }
 
 // under returns the expected curve up to limit samples if the rank has one tile, with a weight that is sigmas standard
@@ -155,7 +111,11 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off divide.Curve) {
 	return mean, off
 }
 
-// knotOf returns the index of the knot at a share, or 0 if there is none.
-func knotOf(knots []place, samples float64) int {
-	return max(slices.IndexFunc(knots, func(at place) bool { return at.samples == samples }), 0)
+// onto is [divide.Curve.At] for a share whose next point is known. The next point is the first point that is at least
+// the share.
+func onto(c divide.Curve, next int, samples float64) float64 {
+	if next == 0 || len(c) == 1 {
+		return c[0].Seconds
+	}
+	return divide.Between(c[next-1], c[next], samples)
 }

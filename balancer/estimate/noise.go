@@ -1,17 +1,9 @@
 package estimate
 
-import "github.com/hetero-train/hetero-train/balancer/internal/stat"
+import (
+	"math"
 
-// Noise before any measurement.
-const (
-	// priorNoise is the standard deviation of the log of a step's time, and of the change that all ranks have in common
-	// from window to window.
-	priorNoise  = 0.03
-	priorWeight = 4.0 // weight of both, in observations
-	// memory is the number of windows over which both are averaged, and after which a disturbance counts as the usual
-	// state. Larger: more exact, but follows a change of noise later.
-	memory      = 12
-	windowNoise = 0.002 // standard deviation of the log of a window's mean that more steps do not reduce
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // openingNoise is the noise that the first windows of all ranks show together.
@@ -59,5 +51,50 @@ func (o *openingNoise) pool(ranks []*posterior, window [][]float64, types *devic
 			}
 		}
 		e.noise, e.own = noise, noise
+	}
+}
+
+// poolNoise learns the noise of each large type from the noise of its ranks: the variances that the ranks show differ
+// by chance and in truth.
+func (t *deviceTypes) poolNoise(ranks []*posterior) {
+	for g, p := range t.peers {
+		if p == nil {
+			continue
+		}
+		n := min(len(t.groups[g]), pooledRanks)
+		logs, chance := make([]float64, 0, n), stat.Mean{}
+		for i := range n {
+			if e := ranks[t.groups[g][stat.Sample(i, len(t.groups[g]))]]; e.known {
+				logs = append(logs, math.Log(max(e.own, leastVariance)))
+				chance.Add(e.noiseError())
+			}
+		}
+		if len(logs) == 0 {
+			continue
+		}
+		middle, variance := robustVariance(logs)
+		p.spread = max(variance-chance.Or(0), 0)
+		p.noise = middle + chance.Or(0)/3 // the median of a variance is smaller than its mean
+	}
+}
+
+// assumeNoise sets the noise of the ranks of each large type from the first step. One step does not distinguish noise
+// from different levels, and equal devices are more probable. The next window distinguishes the two.
+func (t *deviceTypes) assumeNoise(ranks []*posterior, window [][]float64) {
+	for g, p := range t.peers {
+		var logs []float64
+		for _, r := range t.groups[g] {
+			if p != nil && len(window[r]) == 1 {
+				logs = append(logs, math.Log(window[r][0]))
+			}
+		}
+		if len(logs) < 2 {
+			continue
+		}
+		_, variance := robustVariance(logs)
+		noise := max(variance, priorNoise*priorNoise)
+		for _, r := range t.groups[g] {
+			ranks[r].noise, ranks[r].own = noise, noise
+		}
 	}
 }

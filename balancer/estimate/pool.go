@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
@@ -17,15 +16,9 @@ const (
 	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
 	// shares little, and a fit takes a time in proportion to the third power.
 	pooledShares = 32
-	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
-	// curve is less exact. Larger: a decision with many ranks takes longer.
-	pooledRanks = 512
 	// mostPasses is the largest number of estimates of the spread of the levels. They end once a time on the curve
 	// changes by less than passMoved, log. Fewer: the curve has more of the error that levelsWithin describes.
 	mostPasses, passMoved = 10, 0.002
-	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
-	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
-	manyShares = 256
 	// unrelated is the standard deviation of the log of the ratio of two times before any rank was measured with both
 	// shares.
 	unrelated = 0.3
@@ -33,170 +26,6 @@ const (
 	// each rank has its own level.
 	heightVariance = 1e-8
 )
-
-// typeCurve is the curve of a type with many ranks.
-type typeCurve struct {
-	fit    posterior // its cells are the shares that the ranks measured
-	shares shareNumbers
-	logs   []float64          // by number of a share: log of its time; NaN: not yet computed
-	ratios [][]ratio          // by numbers of two shares, the second one first, for the first manyShares shares
-	other  map[[2]int32]ratio // by the same numbers, for all other pairs
-	under  memo[hypothetical, *divide.Points]
-	// by largest share: expected times, and times with a margin
-	drawn        memo[int, [2]*divide.Points]
-	optimistic   memo[optimism, [2]divide.Curve] // expected times, and shorter times
-	optimisticTo memo[optimismTo, *divide.Points]
-}
-
-// memo contains values that are computed once for each key. Most ranks of a type have the same keys, so get remembers
-// the last one.
-type memo[K comparable, V any] struct {
-	values map[K]V
-	any    bool // a key was used
-	key    K    // last key
-	value  V
-}
-
-// get returns the value of a key.
-func (m *memo[K, V]) get(key K, compute func() V) V {
-	if m.any && m.key == key {
-		return m.value
-	}
-	value, known := m.values[key]
-	if !known {
-		if m.values == nil {
-			m.values = map[K]V{}
-		}
-		value = compute()
-		m.values[key] = value
-	}
-	m.any, m.key, m.value = true, key, value
-	return value
-}
-
-// hypothetical is the hypothesis of a tile whose weight is sigmas standard deviations above the expected weight.
-type hypothetical struct {
-	tile   int
-	sigmas float64
-	limit  int // largest share
-}
-
-// optimism is a number of standard deviations below the expected curve.
-type optimism struct {
-	sigmas float64
-	limit  int // largest share
-}
-
-// optimismTo is the same for the end points with the shortest times.
-type optimismTo struct {
-	optimism
-	end int
-}
-
-// log is the log of [shape.at], computed once for each share.
-func (t *typeCurve) log(samples float64) float64 {
-	number := t.shares.of(samples)
-	t.logs = withRoom(t.logs, number, math.NaN())
-	if log := t.logs[number]; log == log {
-		return log
-	}
-	t.logs[number], _ = t.fit.shape.log(samples)
-	return t.logs[number]
-}
-
-// ratioVariance is [shape.ratioVariance], computed once for each two shares.
-func (t *typeCurve) ratioVariance(first, second float64) float64 {
-	if first == second {
-		return 0
-	}
-	return t.ratio(first, second).shape
-}
-
-// ratio returns the variances of the log of the ratio of the times of two different shares, computed once.
-func (t *typeCurve) ratio(first, second float64) ratio {
-	from, to := t.shares.of(first), t.shares.of(second)
-	if from >= manyShares || to >= manyShares {
-		key := [2]int32{int32(to), int32(from)}
-		r, known := t.other[key]
-		if !known {
-			if t.other == nil {
-				t.other = map[[2]int32]ratio{}
-			}
-			r = t.newRatio(first, second)
-			t.other[key] = r
-		}
-		return r
-	}
-	t.ratios = withRoom(t.ratios, to, nil)
-	row := withRoom(t.ratios[to], from, ratio{shape: math.NaN()})
-	t.ratios[to] = row
-	if r := &row[from]; r.shape != r.shape {
-		*r = t.newRatio(first, second)
-	}
-	return row[from]
-}
-
-func (t *typeCurve) newRatio(first, second float64) ratio {
-	return ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
-}
-
-// ratio contains variances of the log of the ratio of the times of two shares.
-type ratio struct {
-	shape float64 // because of the error of the curve; NaN: not yet computed
-	other float64 // because a rank has another shape ([otherShape])
-}
-
-// withRoom returns a list with an element at an index. New elements are empty.
-func withRoom[T any](list []T, index int, empty T) []T {
-	for index >= len(list) {
-		list = append(list, empty)
-	}
-	return list
-}
-
-// shareNumbers numbers shares in the order of their first use, from 0 on. Decisions with many ranks need these numbers
-// several times for each rank, so the numbers of small shares are in a list.
-type shareNumbers struct {
-	n     int
-	small []int32 // by samples: 1 + the number of the share
-	other map[float64]int
-}
-
-// of returns the number of a share.
-func (s *shareNumbers) of(samples float64) int {
-	const most = 4096
-	if at := int(samples); samples >= 0 && samples < most && float64(at) == samples {
-		s.small = withRoom(s.small, at, 0)
-		if s.small[at] == 0 {
-			s.n++
-			s.small[at] = int32(s.n)
-		}
-		return int(s.small[at]) - 1
-	}
-	number, known := s.other[samples]
-	if !known {
-		if s.other == nil {
-			s.other = map[float64]int{}
-		}
-		number = s.n
-		s.n++
-		s.other[samples] = number
-	}
-	return number
-}
-
-// curves is [shape.curves], computed once for each largest share, without the points that a line replaces.
-func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious *divide.Points) {
-	both := t.drawn.get(limit, func() (both [2]*divide.Points) {
-		mean, cautious := t.fit.shape.curves(limit, sigmas)
-		both[0] = divide.NewPoints(thinned(mean), true)
-		if both[1] = both[0]; &mean[0] != &cautious[0] {
-			both[1] = divide.NewPoints(thinned(cautious), true)
-		}
-		return both
-	})
-	return both[0], both[1]
-}
 
 // poolCurves fits the curve of each type with many ranks.
 func (m *Model) poolCurves(shares []int, tiles *tilePool) {
@@ -224,7 +53,7 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 		slices.Sort(inUse)
 		var before *shape
 		if old != nil {
-			before = old.fit.shape
+			before = old.shape
 		}
 		sharing := 0.0 // ranks that count with this curve in tiles
 		for _, r := range group {
@@ -232,9 +61,8 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 				sharing++
 			}
 		}
-		t.fit.current = -1
-		t.fit.draw(cells, cov, &m.bends, tiles.withoutAll(before, sharing), inUse[len(inUse)/2])
-		if t.fit.shape == nil {
+		t.shape = fitShape(cells, cov, &m.bends, tiles.withoutAll(before, sharing), inUse[len(inUse)/2], nil)
+		if t.shape == nil {
 			continue
 		}
 		m.types.curves[i] = t

@@ -13,15 +13,13 @@ import (
 func TestPairsOfManySharesTakeLittleMemory(t *testing.T) {
 	const shares, most = 3000, 2 << 20 // a table of all pairs would take 72 MB
 	c := new(typeCurve)
-	c.fit.current = -1
 	cells, cov := make([]cell, 4), make([][]float64, 4)
 	for i := range cells {
 		samples := 100 * float64(i+1)
 		cells[i], cov[i] = cell{samples: samples, log: math.Log(0.01 + 0.001*samples), steps: 10}, make([]float64, 4)
 		cov[i][i] = 1e-4
 	}
-	c.fit.draw(cells, cov, &priorBends, tilePriors(), 200)
-	if c.fit.shape == nil {
+	if c.shape = fitShape(cells, cov, &priorBends, tilePriors(), 200, nil); c.shape == nil {
 		t.Fatal("no curve")
 	}
 	for range 2 { // computed, and known
@@ -31,7 +29,7 @@ func TestPairsOfManySharesTakeLittleMemory(t *testing.T) {
 				if other == share {
 					continue
 				}
-				want := ratio{c.fit.shape.ratioVariance(first, second), otherShape(first / second)}
+				want := ratio{c.shape.ratioVariance(first, second), otherShape(first / second)}
 				if got := c.ratio(first, second); got != want {
 					t.Fatalf("shares %d and %d: got %v, want %v", other, share, got, want)
 				}

@@ -8,18 +8,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// Thresholds of changes of a level.
-const (
-	// likelySigmas, in standard deviations: larger differences of one window are clipped, and a curve certainly falls
-	// if its difference is larger.
-	likelySigmas = 2.5
-	// sureSigmas: beyond this number of standard deviations, the speed of a rank has changed. With fewer, many ranks
-	// would give false alarms.
-	sureSigmas = 4.5
-	leastShift = 0.03 // log: the filter follows smaller changes of speed
-	leastJump  = 0.1  // log: smaller jumps of a level begin no disturbance
-)
-
 // How the level of a rank moves.
 const (
 	jitterRate = 0.05 // fraction of a window's excess over the noise of its steps that goes into jitter
@@ -39,8 +27,7 @@ const (
 	boundarySteps = 2.0
 	unknownHeight = 1.0 // variance of the log of the height of a curve from an earlier run
 	// newPart times the square of a surprise at a new share is added to the variance of the level of the older shares.
-	newPart    = 0.0025
-	mostShares = 24 // measured shares that a rank remembers. Larger values change the shares little
+	newPart = 0.0025
 )
 
 // posterior is the belief about one rank's step times. It is a Kalman filter whose states (cells) are the logs of the
@@ -98,15 +85,6 @@ type posterior struct {
 	odd   bool // its measured shares contradict the curve of its type
 }
 
-// cell is a measured share.
-type cell struct {
-	samples float64
-	log     float64 // of seconds
-	was     float64 // log without what the open surprise, and windows after it, say about the level of the rank
-	age     int     // windows since it was measured
-	steps   int     // in which it was measured
-}
-
 // newPosterior returns the posterior of a rank before the first window. sigma is the standard error of the log of a
 // time of the prior curve.
 func newPosterior(prior divide.Curve, sigma float64, limit int) *posterior {
@@ -143,23 +121,6 @@ func (e *posterior) add(samples, value, variance float64) {
 	e.cov[n][n] = variance
 }
 
-// roomier returns a copy of the first n rows of a covariance, with room for more rows and columns. All rows are in one
-// piece of memory, because each piece costs time when a decision adds a share to many ranks.
-func roomier(cov [][]float64, n int) [][]float64 {
-	room := n + max(n/2, 3)
-	if n <= mostShares {
-		room = min(room, mostShares+1) // with one more share, forget drops one
-	}
-	flat, out := make([]float64, room*room), make([][]float64, room)
-	for i := range out {
-		out[i] = flat[i*room : i*room : (i+1)*room]
-	}
-	for i, row := range cov[:n] {
-		out[i] = append(out[i], row...)
-	}
-	return out[:n]
-}
-
 // loosen adds a variance that all cells have in common.
 func (e *posterior) loosen(variance float64) {
 	if variance == 0 {
@@ -191,24 +152,14 @@ func (e *posterior) suppose(by, variance float64) {
 	e.loosen(variance)
 }
 
-// draw fits the curve through the measured shares of the rank and of its lenders, around the share b0. If the
-// measurements contradict each other so much that the fit fails numerically, draw uses only the nearest share.
+// draw fits the curve through the measured shares of the rank and of its lenders, around the share b0.
 func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
 	if e.borrowed != nil { // other ranks still use its scratch memory
 		old = nil
 	}
 	e.borrowed, e.lift, e.liftVariance = nil, 0, 0
-	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
-		return
-	}
-	nearest := 0
-	for i, c := range cells {
-		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
-			nearest = i
-		}
-	}
-	e.shape = newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+	e.shape = fitShape(cells, cov, before, chances, b0, old)
 }
 
 // expect returns the predicted log of the time of a share, and its variance without measurement noise. NaN: unknown.
@@ -221,180 +172,6 @@ func (e *posterior) expect(samples float64) (value, variance float64) {
 	}
 	value, variance = e.log(samples)
 	return value, variance + e.wander*e.wander
-}
-
-// update learns from a window, and reports whether the level of the rank jumped. offset is the change that all ranks
-// have in common; the log of the reading contains it.
-func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
-	start, total := m.log-offset-m.shift, m.variance+variance
-	e.loosen(e.wander * e.wander)
-	if e.trend != 0 {
-		e.move(e.trend*boundarySteps, stat.Square(e.trend*boundarySteps))
-	}
-	expected, doubt := e.expect(m.samples)
-	at := e.cell(m.samples)
-	for i := range e.cells {
-		if e.cells[i].age++; i != at {
-			e.cov[i][i] += stat.Square(reshape * e.wander)
-		}
-	}
-	if e.since++; e.since > memory { // the level has moved too much since then
-		e.end()
-	}
-	first := !e.known
-	e.known = true
-	e.jumps.windows++
-	if at < 0 {
-		e.current = len(e.cells)
-		var by causes
-		// In the first windows, the curve is too uncertain to distinguish the level from the shape.
-		if !math.IsNaN(expected) && (first || !m.opening) {
-			by = e.cross(m.samples, start-expected, doubt, total, first)
-		}
-		jumped = by.jump() > 0.5
-		e.add(m.samples, start, total)
-		e.cells[e.current].steps = m.steps
-		if by.disturbed > 0 {
-			e.doubt(start-expected, by, doubt-total)
-		}
-		e.forget()
-	} else {
-		e.current = at
-		e.cells[at].steps += m.steps
-		jumped = e.follow(start, total, first)
-	}
-	if e.trend = m.slope; m.shift != 0 {
-		e.move(m.shift, m.shiftVariance)
-		if e.drift = 0; m.slope == 0 {
-			e.jumps.add(m.shift, 1)
-		}
-	}
-	return jumped || m.shift != 0 && m.slope == 0
-}
-
-// cross learns from the surprise of a share that has no cell yet. Near a measured share that fills the same tiles, the
-// curve is reliable, so a surprise means that the level has moved. Otherwise [posterior.blame] weights the causes of a
-// sure surprise, and the shape causes a smaller one.
-func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool) (by causes) {
-	total := doubt + variance
-	if first { // the curve of an earlier run has another height
-		e.move(surprise, variance-unknownHeight)
-		return by
-	}
-	sigma := math.Sqrt(total)
-	sure := math.Abs(surprise) >= max(e.peers.sure*sigma, leastShift)
-	if !sure {
-		e.wanders(surprise/sigma*variance/total, variance)
-		if math.Abs(surprise) < max(e.peers.likely*sigma, leastShift) {
-			return by
-		}
-	} else if e.alike(samples) {
-		e.jumps.add(surprise, 1)
-		e.move(surprise, total)
-		e.begin(-surprise)
-		e.moved, e.counted, e.drift, e.suspect = true, 1, 0, samples
-		return causes{level: 1}
-	}
-	e.loosen(newPart * stat.Square(surprise))
-	begins := e.surprise == 0 || !e.open() && math.Abs(surprise) > math.Abs(e.surprise)
-	if begins {
-		e.begin(surprise)
-	}
-	if sure {
-		by = e.blame(samples, surprise, total)
-		e.jumps.add(surprise, by.jump())
-		if by.jump() > 0.5 {
-			e.suspect = samples
-		}
-		if begins {
-			e.counted = by.jump()
-		}
-	}
-	return by
-}
-
-// alike reports whether some measured share is near this share and fills the same tiles. Then no tile that the rank may
-// have, with its expected weight before any measurement, makes one of the two slower by more than leastShift. Nearly
-// all pairs of shares differ in some tile that rounds up, so such a tile counts only from a higher probability on.
-func (e *posterior) alike(samples float64) bool {
-	return slices.ContainsFunc(e.cells, func(c cell) bool {
-		if math.Abs(math.Log(c.samples/samples)) > math.Log(GridRatio) {
-			return false
-		}
-		for i := range tiles {
-			t, least := &tiles[i], leastProbed
-			if t.rounds {
-				least = leastChance
-			}
-			weight, _, _ := t.weight()
-			if e.shape.chances[i] >= least && math.Abs(weight*(t.feature(c.samples)-t.feature(samples))) > leastShift {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// follow learns from a share that has a cell, and reports whether the level has jumped.
-func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
-	c := &e.cells[e.current]
-	innovation := value - c.log
-	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
-	jump := math.Abs(innovation) > max(e.peers.sure*sigma, leastShift)
-	if before := c.age > e.since; e.surprise != 0 && before {
-		weighted, wrong := e.open(), e.moved
-		older := e.resolve(value-c.was, jump)
-		switch {
-		case older && jump: // the level had moved, not the shape
-			for i := range e.cells {
-				if e.cells[i].age > e.since {
-					e.cells[i].log += innovation
-				}
-			}
-			innovation, jump, jumped = 0, false, true
-			if wrong && e.away <= e.since+1 { // the level had not moved at all, so there is no disturbance
-				e.before = nil
-			}
-		case older && weighted: // likewise; the filter moves all shares
-			jumped = math.Abs(innovation) > leastJump
-		}
-	}
-	switch {
-	case first:
-	case jump:
-		e.loosen(stat.Square(innovation))
-		for i := range e.cells { // a cell may have been measured before or after the change of the level
-			if e.cells[i].age < c.age {
-				e.cov[i][i] += stat.Square(innovation)
-			}
-		}
-		e.drift = 0
-		e.end()
-		e.jumps.add(innovation, 1)
-		jumped = math.Abs(innovation) > leastJump
-	default:
-		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))
-		// Successive innovations of one sign come from the level, not from jitter. An innovation says nothing about
-		// jitter if the time was little known.
-		unknown := e.cov[e.current][e.current] > mostUnknown*variance
-		if excess := seen - stat.Square(sigma); !unknown && (excess < 0 || innovation*e.drift < 0) {
-			e.jitter = max(e.jitter+jitterRate*excess, 0)
-		}
-		e.wanders(innovation/sigma, variance)
-	}
-	var room [mostShares + 1]float64
-	column := append(room[:0], e.cov[e.current]...)
-	total := column[e.current] + variance
-	for i := range e.cells {
-		gain := column[i] / total
-		e.cells[i].log += gain * innovation
-		row := e.cov[i]
-		for j, c := range column {
-			row[j] -= gain * c
-		}
-	}
-	c.age = 0
-	return jumped
 }
 
 // driftSigma is the standard deviation of posterior.drift if all innovations are independent.
@@ -433,4 +210,49 @@ func (e *posterior) forget() {
 			e.current--
 		}
 	}
+}
+
+// log returns the log of a share's time on the curve of the rank, and its variance. A borrowed curve is as uncertain as
+// the level of the rank. Apart from the share that was measured last, its shape is uncertain, too.
+func (e *posterior) log(samples float64) (value, variance float64) {
+	if e.borrowed == nil {
+		return e.shape.log(samples)
+	}
+	value = e.borrowed.log(samples) + e.lift
+	now := e.cells[e.current].samples
+	if samples == now {
+		return value, e.liftVariance
+	}
+	r := e.borrowed.ratio(samples, now)
+	return value, e.liftVariance + r.shape + r.other
+}
+
+// sigma returns the standard deviation of a share's time, in s.
+func (e *posterior) sigma(samples float64) float64 {
+	if e.borrowed == nil {
+		return e.shape.sigma(samples)
+	}
+	value, variance := e.log(samples)
+	return stat.Exp(value) * math.Sqrt(variance)
+}
+
+// noiseError returns the variance of the log of the variance that the steps of the rank show.
+func (e *posterior) noiseError() float64 { return 2 * (e.weight - priorWeight) / (e.weight * e.weight) }
+
+// useNoise sets the noise of the rank from its own steps and from its peers. A rank that is clearly noisier than its
+// type keeps its own noise. A rank that seems to have less noise does not, because too little noise gives false alarms.
+func (e *posterior) useNoise() {
+	p := e.peers
+	if e.noise = e.own; math.IsNaN(p.noise) {
+		return
+	}
+	off, chance := math.Log(max(e.own, leastVariance))-p.noise, e.noiseError()
+	spread, known := p.spread, 0.0
+	if off > 0 {
+		spread = max(spread, off*off-p.likely*p.likely*chance)
+	}
+	if spread > 0 {
+		known = spread / (spread + chance)
+	}
+	e.noise = stat.Exp(p.noise + known*off)
 }

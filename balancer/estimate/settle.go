@@ -7,9 +7,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// leastVariance avoids a division by 0. It is the variance of a log or of a relative time.
-const leastVariance = 1e-12
-
 // settle changes a curve so that it falls before its point i and rises after it. It sets neighbouring points that
 // contradict this to their mean time, weighted by the inverse of their variances (the algorithm "pool adjacent
 // violators"). A time that is known exactly therefore changes little.

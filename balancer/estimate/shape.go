@@ -1,31 +1,10 @@
 package estimate
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
-)
-
-// One decision selects only shares within a limited reach, because a curve says little about shares far from the
-// measured ones.
-const (
-	ReachUp = 4.0 // times the largest measured share
-	// The smallest measured share divided by ReachDown is the least share. Smaller: slow ranks keep large shares for
-	// longer at the start. Larger: fewer curves that fall are found.
-	ReachDown = 12.0
-)
-
-// Resolution of a curve. Finer values take longer, and change the shares little.
-const (
-	// GridRatio is the ratio of shares near each other, and of neighbouring points of a curve in the reach of a
-	// decision.
-	GridRatio  = 1.25
-	farRatio   = 2.0  // ratio of neighbouring points beyond it
-	mostParts  = 4    // hypotheses of tiles that a prediction uses
-	everyShare = 4096 // samples up to which a curve with tiles has every share
-	leastPlain = 0.05 // least fraction of a time that remains without its tile
 )
 
 // shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses about tiles
@@ -51,59 +30,12 @@ type shape struct {
 	bends    belief
 }
 
-// grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in
-// use stay the same.
-type grid struct {
-	b0, b1   float64
-	smallest float64 // share of the cells; b1 is the largest one
-	cells    []place
-	features []float64 // of the cells, by tile
-	flat     []float64 // scratch memory of a fit
-	filled   []bool    // by tile: at least one cell has the feature
-	limit    int       // of the knots
-	knots    []place   // shares at which the regression is evaluated; nil before the first curve
-}
-
-// fits reports whether the grid belongs to these cells.
-func (g *grid) fits(cells []cell, b0, b1 float64) bool {
-	return g != nil && g.b0 == b0 && g.b1 == b1 && slices.EqualFunc(g.cells, cells, func(p place, c cell) bool {
-		return p.samples == c.samples
-	})
-}
-
-// gridOf returns the grid of the cells. It returns old if old belongs to them.
-func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
-	if old.fits(cells, b0, b1) {
-		return old
-	}
-	n := len(cells)
-	g := &grid{b0: b0, b1: b1, smallest: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)),
-		filled: make([]bool, len(tiles)),
-		flat:   make([]float64, 2*n*n+3*n+len(tiles))}
-	for i, c := range cells {
-		g.cells[i] = g.place(c.samples)
-		g.smallest = min(g.smallest, c.samples)
-	}
-	for h := range tiles {
-		for i, c := range cells {
-			g.features[h*n+i] = tiles[h].feature(c.samples)
-			g.filled[h] = g.filled[h] || g.features[h*n+i] > 0
-		}
-	}
-	return g
-}
-
 // ownGrid returns the grid of a curve, or nil if there is no curve.
 func (f *shape) ownGrid() *grid {
 	if f == nil {
 		return nil
 	}
 	return f.grid
-}
-
-func (g *grid) place(samples float64) place {
-	x := samples / g.b1
-	return place{samples: samples, x: x, away: math.Log(samples / g.b0), mean: priorMean(x)}
 }
 
 // part is the regression under one hypothesis. Times are fractions of the scale.
@@ -119,67 +51,12 @@ type part struct {
 	valley  float64   // share up to which the curve falls; 0: the curve rises everywhere
 }
 
-// newShape returns the curve around b0, or nil if the fit fails numerically. old is the grid of the rank's last curve,
-// or nil.
-func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
-	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
-	n := len(cells)
-	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: stat.Exp(largest.log), known: slices.Clone(cells)}
-	for _, row := range cov {
-		f.cov = append(f.cov, slices.Clone(row))
-	}
-	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n],
-		f.flat[2*n*n+n:2*n*n+2*n]
-	for i, c := range cells {
-		f.times[i] = stat.Exp(c.log) / f.scale
-		f.residual[i] = f.times[i] - f.cells[i].mean
-		for j, to := range f.cells[:i+1] {
-			f.straight[i*n+j] = linear(f.cells[i], to) + f.times[i]*f.times[j]*cov[i][j]
-			f.bent[i*n+j] = brownian(f.cells[i], to)
-		}
-		f.straight[i*n+i] += 1e-9
-	}
-	if f.expected = f.weigh(before, chances); f.expected == nil {
-		return nil
-	}
-	f.keep()
-	if len(f.parts) == 0 {
-		return nil
-	}
-	return f
-}
+// leastPlain is the least fraction of a time that remains without its tile.
+const leastPlain = 0.05
 
-// keep selects the hypotheses that predictions use. The misfit reduces the probability of some hypotheses. keep
-// therefore also considers less probable hypotheses, as long as the next one can be more probable than all considered
-// ones together.
-func (f *shape) keep() {
-	order := make([]int, len(tiles))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.chances[b], f.chances[a]) })
-	sum := 0.0
-	for i, h := range order {
-		if (i >= mostParts || f.chances[h] < leastChance) && f.chances[h] <= sum {
-			break
-		}
-		if p := f.regress(h, f.expected[h], 0); p != nil {
-			p.valley = p.valleyOf(f.known, f.cov)
-			p.chance *= stat.Exp(-min(f.misfit(p), 600))
-			f.parts = append(f.parts, *p)
-			sum += p.chance
-		}
-	}
-	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
-	f.parts = f.parts[:min(len(f.parts), mostParts)]
-	f.parts = slices.DeleteFunc(f.parts, func(p part) bool { return p.chance < leastChance*sum })
-	sum = 0
-	for _, p := range f.parts {
-		sum += p.chance
-	}
-	for i := range f.parts {
-		f.parts[i].chance /= sum
-	}
+// plain returns the time of a share without its tile, as a fraction of the whole time.
+func (p *part) plain(samples float64) float64 {
+	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
 }
 
 // base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It is at least a
@@ -247,3 +124,26 @@ func (f *shape) log(samples float64) (value, variance float64) {
 
 // jagged reports whether a hypothesis with tiles is in use.
 func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 }
+
+// distinguishesTiles reports whether a curve has the three measured shares that distinguish tiles.
+func (f *shape) distinguishesTiles() bool { return f != nil && len(f.cells) >= 3 }
+
+// misses reports whether no share was measured that fills an aligned tile.
+func (f *shape) misses(tile int) bool {
+	return f != nil && tiles[tile].period > 0 && !tiles[tile].rounds && !f.filled[tile]
+}
+
+// tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.
+func (f *shape) tests(samples float64) bool {
+	if f == nil {
+		return false
+	}
+	for h := range tiles {
+		t := &tiles[h]
+		alike := func(c place) bool { return t.feature(c.samples) == t.feature(samples) }
+		if t.period > 0 && !t.rounds && f.chances[h] >= leastProbed && !slices.ContainsFunc(f.cells, alike) {
+			return true
+		}
+	}
+	return false
+}

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"math"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
@@ -98,67 +97,23 @@ func tilePriors() tileBelief {
 	return b
 }
 
-// tilePool adds up what the ranks believe about tiles. The ranks share these beliefs, because all run the same kernels.
-type tilePool struct {
-	sum   tileBelief
-	ranks float64
-}
-
-// pooledTiles sums the beliefs of the ranks. The priors count as much as priorRanks additional ranks.
-func pooledTiles(ranks []*posterior) tilePool {
-	v := tilePool{make(tileBelief, len(tiles)), priorRanks}
-	for i, chance := range tilePriors() {
-		v.sum[i] = priorRanks * chance
-	}
-	for _, e := range ranks {
-		if e.shape.distinguishesTiles() {
-			v.ranks++
-			for i, c := range e.shape.chances {
-				v.sum[i] += c
-			}
+// AlignedTiles returns the hypotheses that kernels are faster if the share is a multiple of the tile. The methods of
+// [Model] take a hypothesis as an index.
+func AlignedTiles() (list []int) {
+	for i, t := range tiles {
+		if t.period > 0 && !t.rounds {
+			list = append(list, i)
 		}
 	}
-	return v
+	return list
 }
 
-// distinguishesTiles reports whether a curve has the three measured shares that distinguish tiles.
-func (f *shape) distinguishesTiles() bool { return f != nil && len(f.cells) >= 3 }
+// Period returns the number of samples of a tile.
+func Period(tile int) int { return tiles[tile].period }
 
-// without returns the belief in the tiles of a rank without its own data.
-func (v tilePool) without(own *shape) tileBelief { return v.withoutAll(own, 1) }
+// Fills reports whether a share fills an aligned tile.
+func Fills(tile, share int) bool { return tiles[tile].feature(float64(share)) == 1 }
 
-// withoutAll returns the belief in the tiles of a type without the data of its ranks that share a curve.
-func (v tilePool) withoutAll(own *shape, sharing float64) tileBelief {
-	b := slices.Clone(v.sum)
-	ranks := v.ranks
-	if own.distinguishesTiles() {
-		ranks -= sharing
-		for i, c := range own.chances {
-			b[i] -= sharing * c
-		}
-	}
-	for i := range b {
-		b[i] = max(b[i]/ranks, 0)
-	}
-	return b
-}
-
-// misses reports whether no share was measured that fills an aligned tile.
-func (f *shape) misses(tile int) bool {
-	return f != nil && tiles[tile].period > 0 && !tiles[tile].rounds && !f.filled[tile]
-}
-
-// tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.
-func (f *shape) tests(samples float64) bool {
-	if f == nil {
-		return false
-	}
-	for h := range tiles {
-		t := &tiles[h]
-		alike := func(c place) bool { return t.feature(c.samples) == t.feature(samples) }
-		if t.period > 0 && !t.rounds && f.chances[h] >= leastProbed && !slices.ContainsFunc(f.cells, alike) {
-			return true
-		}
-	}
-	return false
-}
+// leastProbed is the least probability of a tile for which a probe (a trial of a share) is considered. Larger: tiles
+// that other ranks do not have are never found.
+const leastProbed = 0.004

@@ -123,6 +123,28 @@ func (m *Model) Steps(rank, share int) int {
 // Valley returns the share up to which the curve of a rank falls; 0: it rises everywhere.
 func (m *Model) Valley(rank int) float64 { return m.ranks[rank].shape.parts[0].valley }
 
+// Under returns the posterior probability that a rank has a tile, and the rank's curve if it has this tile. The curve
+// assumes a weight of the tile that is sigmas standard deviations above the expected weight. ok is false if the
+// probability is too small, or if the fit fails numerically.
+func (m *Model) Under(tile, rank int, sigmas float64) (probability float64, curve divide.Scaled, ok bool) {
+	e := m.ranks[rank]
+	f := e.shape
+	if f == nil || f.chances[tile] < leastProbed {
+		return 0, divide.Scaled{}, false
+	}
+	points := e.under(tile, sigmas, m.options.Limits[rank])
+	if points == nil {
+		return 0, divide.Scaled{}, false
+	}
+	return f.chances[tile], m.curves.bounds[rank].scaled(points, m.curves.shrunk[rank]*stat.Exp(e.lift)), true
+}
+
+// Probability returns the posterior probability that a rank has a tile.
+func (m *Model) Probability(tile, rank int) float64 { return m.ranks[rank].shape.chances[tile] }
+
+// Untested reports whether a rank has a curve, and none of its measured shares fills the aligned tile.
+func (m *Model) Untested(tile, rank int) bool { return m.ranks[rank].shape.misses(tile) }
+
 // Optimistic returns the expected curve of a rank minus sigmas standard deviations, at the shares whose expected time
 // is at most upTo, in s. At other shares, it is the expected curve.
 func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Scaled {
@@ -158,4 +180,42 @@ func (m *Model) AskAgain(rank, near int) (share int) {
 		return 0
 	}
 	return share
+}
+
+// Classes returns all classes. Callers must not change them.
+func (m *Model) Classes() []Class { return m.types.classes }
+
+// ClassWith returns the class of a rank's type with a share in use, from 1 on, if its ranks differ from those of the
+// rank's class only by the error of the curve between the two shares; 0: there is none.
+func (m *Model) ClassWith(rank, share int) int {
+	if m.types.of == nil || m.curves.levels == nil || m.curves.levels[rank].Class == 0 {
+		return 0
+	}
+	other := m.types.classOf[[2]int{m.types.of[rank], share}]
+	if other == 0 {
+		return 0
+	}
+	a, b := &m.types.classes[m.curves.levels[rank].Class-1], &m.types.classes[other-1]
+	if math.IsInf(a.bend+b.bend, 1) || stat.Square(a.mean-b.mean) > stat.Square(likelySigmas)*(a.bend+b.bend+
+		a.variance/a.ranks+b.variance/b.ranks) {
+		return 0
+	}
+	return other
+}
+
+// Level returns the level of a rank relative to its type.
+func (m *Model) Level(rank int) Level {
+	if m.ranks[rank].borrowed == nil || m.curves.levels == nil {
+		return Level{}
+	}
+	return m.curves.levels[rank]
+}
+
+// Spread returns a quantile of the spread of a large type. The types are counted from 1 on, and the quantiles from 0 to
+// Spreads - 1. The spread of a type with few ranks is not estimated, and 0.
+func (m *Model) Spread(kind, quantile int) Spread {
+	if quantiles := m.types.spreads[kind-1]; quantiles != nil {
+		return quantiles[quantile]
+	}
+	return Spread{}
 }

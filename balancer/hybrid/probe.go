@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// probeCost is the additional time of a step, as a fraction, from which a probe ends early. Larger: bad probes cost
-	// more.
-	probeCost = 0.05
 	// patienceGrows is the factor on the number of windows without a change before the next speculative probe, after
 	// each such probe. Smaller: probes more often without a result.
 	patienceGrows = 1.3
@@ -20,17 +17,6 @@ const (
 	// mostProbe is the largest expected cost of a speculative probe, as a fraction of a step.
 	mostProbe = 0.25
 )
-
-// prober selects probes. A probe tries shares that may be better than the best known ones, for one window. It ends
-// after two steps if it costs more than probeCost.
-type prober struct {
-	*chooser
-	running    bool // the shares in use are those of a probe
-	quiet      int  // decisions since the last probe, or since the last change for a gain
-	patience   int  // such decisions before the next probe; 1 at first
-	fallProbes int  // probes of falls so far
-	left       int  // remaining steps of the run; 0: unknown
-}
 
 // probe returns the shares of the next probe with the reason, or nil if no probe pays. The one or two steps of the
 // first window say little about the ranks, so no probe follows them.
@@ -117,24 +103,6 @@ func (p *prober) pays(next []int, now float64) bool {
 		cost += max(slowest/now-1, 0) / scenarios
 	}
 	return gain*p.windowsLeft() >= cost
-}
-
-// windowsLeft returns the number of windows in which better shares pay: the remaining windows of the run, or the number
-// of windows so far if the end of the run is unknown.
-func (p *prober) windowsLeft() float64 {
-	if p.left > 0 {
-		return max(float64(p.left)/float64(p.opts.Interval)-1, 0) // one window is the probe itself
-	}
-	return float64(p.model.Windows())
-}
-
-// cost returns the cost, in windows, of a probe that makes a step longer by the fraction slower. A probe that costs too
-// much ends early, after one more step, in which shares change.
-func (p *prober) cost(slower float64) float64 {
-	if slower > probeCost {
-		return min((fewSteps+1)/float64(p.opts.Interval), 1) * slower
-	}
-	return max(slower, 0)
 }
 
 // confirm measures earlier shares of ranks again whose time at a new share was far from their curve, because only an

@@ -180,9 +180,6 @@ func (e *errors) matters(p *prospect, at int, high float64, matters func(at int,
 	return matters(at, now+exact*(p.now+math.Abs(now)), best+exact*(p.best+math.Abs(best)))
 }
 
-// largest is the largest normal number.
-var largest = normals[quantiles-1]
-
 // roughly returns an upper bound of the level of a rank in all scenarios, without the weights of its spreads: the part
 // of a rank of its class is between 0 and 1, and its sigma is at most that of a rank apart from its class.
 func (s *sampler) roughly(p *prospect, e *errors) float64 {

@@ -9,6 +9,88 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
+// mostParts is the number of hypotheses of tiles that a prediction uses. Larger values take longer, and change the
+// shares little.
+const mostParts = 4
+
+// fitShape returns the curve through the cells around the share b0. If the measurements contradict each other so much
+// that the fit fails numerically, it uses only the nearest share. It returns nil if that fit fails, too. old is the
+// grid of the rank's last curve, or nil.
+func fitShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
+	if f := newShape(cells, cov, before, chances, b0, old); f != nil {
+		return f
+	}
+	nearest := 0
+	for i, c := range cells {
+		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
+			nearest = i
+		}
+	}
+	return newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+}
+
+// newShape returns the curve around b0, or nil if the fit fails numerically.
+func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
+	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
+	n := len(cells)
+	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: stat.Exp(largest.log), known: slices.Clone(cells)}
+	for _, row := range cov {
+		f.cov = append(f.cov, slices.Clone(row))
+	}
+	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n],
+		f.flat[2*n*n+n:2*n*n+2*n]
+	for i, c := range cells {
+		f.times[i] = stat.Exp(c.log) / f.scale
+		f.residual[i] = f.times[i] - f.cells[i].mean
+		for j, to := range f.cells[:i+1] {
+			f.straight[i*n+j] = linear(f.cells[i], to) + f.times[i]*f.times[j]*cov[i][j]
+			f.bent[i*n+j] = brownian(f.cells[i], to)
+		}
+		f.straight[i*n+i] += 1e-9
+	}
+	if f.expected = f.weigh(before, chances); f.expected == nil {
+		return nil
+	}
+	f.keep()
+	if len(f.parts) == 0 {
+		return nil
+	}
+	return f
+}
+
+// keep selects the hypotheses that predictions use. The misfit reduces the probability of some hypotheses. keep
+// therefore also considers less probable hypotheses, as long as the next one can be more probable than all considered
+// ones together.
+func (f *shape) keep() {
+	order := make([]int, len(tiles))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.chances[b], f.chances[a]) })
+	sum := 0.0
+	for i, h := range order {
+		if (i >= mostParts || f.chances[h] < leastChance) && f.chances[h] <= sum {
+			break
+		}
+		if p := f.regress(h, f.expected[h], 0); p != nil {
+			p.valley = p.valleyOf(f.known, f.cov)
+			p.chance *= stat.Exp(-min(f.misfit(p), 600))
+			f.parts = append(f.parts, *p)
+			sum += p.chance
+		}
+	}
+	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
+	f.parts = f.parts[:min(len(f.parts), mostParts)]
+	f.parts = slices.DeleteFunc(f.parts, func(p part) bool { return p.chance < leastChance*sum })
+	sum = 0
+	for _, p := range f.parts {
+		sum += p.chance
+	}
+	for i := range f.parts {
+		f.parts[i].chance /= sum
+	}
+}
+
 // featuresOf writes to z, for each cell, its feature under a hypothesis multiplied by its time.
 func (f *shape) featuresOf(h int, z []float64) {
 	for i, t := range f.times {
@@ -162,11 +244,6 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 		}
 	}
 	return 0
-}
-
-// plain returns the time of a share without its tile, as a fraction of the whole time.
-func (p *part) plain(samples float64) float64 {
-	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
 }
 
 // factor writes the lower Cholesky factor of the cells' covariance with a bend to l, and returns the log of its

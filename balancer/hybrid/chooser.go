@@ -35,20 +35,6 @@ func (c *chooser) reach() divide.Batch {
 	return batch
 }
 
-// best returns the best shares on curves for the objective.
-func (c *chooser) best(batch divide.Batch, curves []divide.Scaled) (best []int, err error) {
-	switch {
-	case c.opts.Objective == balancer.Energy:
-		return divide.Cheapest(batch, divide.Wholes(curves), c.opts.Watts, c.opts.IdleWatts, c.opts.Slowdown)
-	case c.opts.Objective == balancer.Cost && c.opts.Bench:
-		return c.excludeCostly(batch, curves)
-	}
-	if best, err = divide.SolveScaled(batch, curves); err != nil || !c.opts.Bench {
-		return best, err
-	}
-	return excludeSlow(batch, curves, best), nil
-}
-
 // fastest returns the shares with the shortest step on curves, for a probe; nil if there are none, or if they are the
 // shares in use.
 func (c *chooser) fastest(batch divide.Batch, curves []divide.Scaled, inUse []int) []int {

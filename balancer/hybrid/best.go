@@ -4,8 +4,23 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
+
+// best returns the best shares on curves for the objective.
+func (c *chooser) best(batch divide.Batch, curves []divide.Scaled) (best []int, err error) {
+	switch {
+	case c.opts.Objective == balancer.Energy:
+		return divide.Cheapest(batch, divide.Wholes(curves), c.opts.Watts, c.opts.IdleWatts, c.opts.Slowdown)
+	case c.opts.Objective == balancer.Cost && c.opts.Bench:
+		return c.excludeCostly(batch, curves)
+	}
+	if best, err = divide.SolveScaled(batch, curves); err != nil || !c.opts.Bench {
+		return best, err
+	}
+	return excludeSlow(batch, curves, best), nil
+}
 
 // excludeSlow excludes ranks that make the step longer. It excludes the slowest rank while fewer samples do not make it
 // faster and the step is shorter without it.
@@ -79,46 +94,4 @@ func (c *chooser) costliest(shares []int) []int {
 		return cmp.Compare(c.opts.Watts[b]/float64(shares[b]), c.opts.Watts[a]/float64(shares[a]))
 	})
 	return ranks[:min(len(ranks), most)]
-}
-
-// readmitFirst is the number of decisions until an excluded rank gets samples again. It doubles each time. Larger: a
-// rank that has become faster is found later.
-const readmitFirst = 20
-
-// exclusions counts how long ranks have been excluded.
-type exclusions struct {
-	active    []bool // ranks that can have samples
-	decisions []int  // by rank: decisions without samples; 0: the rank has samples
-	readmitAt []int  // by rank: number of such decisions after which it is tried again
-}
-
-func newExclusions(active []bool) exclusions {
-	return exclusions{active, make([]int, len(active)), slices.Repeat([]int{readmitFirst}, len(active))}
-}
-
-// readmit gives an excluded rank samples again from time to time, because a rank without samples has no measurements.
-// The intervals become longer with each attempt. readmit changes best.
-func (e *exclusions) readmit(c *chooser, shares, best []int) bool {
-	for r := range best {
-		if best[r] > 0 || !e.active[r] {
-			e.decisions[r] = 0
-			continue
-		}
-		if e.decisions[r]++; e.decisions[r] < e.readmitAt[r] || shares[r] > 0 {
-			continue
-		}
-		e.decisions[r], e.readmitAt[r] = 0, 2*e.readmitAt[r]
-		batch := c.opts.Batch
-		batch.Limits = make([]int, len(best))
-		for i := range batch.Limits {
-			if best[i] > 0 || i == r {
-				batch.Limits[i] = c.limits[i]
-			}
-		}
-		if next, err := divide.SolveScaled(batch, c.model.Mean()); err == nil {
-			copy(best, next)
-			return true
-		}
-	}
-	return false
 }
