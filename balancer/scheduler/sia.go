@@ -108,9 +108,6 @@ type siaGroup struct {
 	runs *Running // of a running job; nil: the jobs wait
 }
 
-// siaStart is a job and the type that it gets. group is that of the job, or -1 if an earlier round has selected it.
-type siaStart struct{ job, typ, group int }
-
 func (p *sia) Name() string { return "sia" }
 
 func (p *sia) Reset(c *Cluster, w *Workload, s Speeds) error {
