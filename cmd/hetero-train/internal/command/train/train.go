@@ -110,7 +110,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		return err
 	}
 	defer release()
-	setup, err := session.ReadTestbed(cfg, a.Env)
+	setup, err := session.ReadTestbed(cfg, a.Env.Lookup)
 	if err != nil {
 		return err
 	}
