@@ -32,3 +32,23 @@ type Cluster struct {
 	Machines []Machine
 	GPUs     []GPU
 }
+
+// Spread reports whether GPUs belong to several machines.
+func (c *Cluster) Spread(gpus []int) bool {
+	for _, g := range gpus[1:] {
+		if c.GPUs[g].Machine != c.GPUs[gpus[0]].Machine {
+			return true
+		}
+	}
+	return false
+}
+
+// Uniform reports whether all GPUs have the same type.
+func (c *Cluster) Uniform(gpus []int) bool {
+	for _, g := range gpus[1:] {
+		if c.GPUs[g].Type != c.GPUs[gpus[0]].Type {
+			return false
+		}
+	}
+	return true
+}

@@ -45,9 +45,6 @@ func grouped(of []int, groups int) *shapes {
 	return v
 }
 
-// isLate reports whether a job has been overdue. A job that was overdue when it started is never stopped.
-func (p *bounded) isLate(job int) bool { return job < p.late[p.shadow.runs[0].size[job]] }
-
 // sortShadow is sort for a bound that follows policy easy. A job that became overdue remains overdue, even if the bound
 // grows.
 func (p *bounded) sortShadow(s *State) {

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // freeIndex finds free GPUs of a state in a time that hardly depends on the number of GPUs. For the demands with the
 // most jobs, it has data structures. For other demands, it searches the machines with free GPUs, those with the most
@@ -22,33 +19,6 @@ type freeIndex struct {
 	rooms []*rooms // by demand; nil: not used yet, or not among the demands with the most jobs
 	any   *rooms   // of jobs that need neither CPU cores nor memory
 	fewer [][]int  // by number of usable GPUs: machines; buffer of spread
-}
-
-// bitset is a set of numbers.
-type bitset []uint64
-
-func (b bitset) set(i int)   { b[i/64] |= 1 << (i % 64) }
-func (b bitset) unset(i int) { b[i/64] &^= 1 << (i % 64) }
-func (b bitset) has(i int) bool {
-	return b[i/64]&(1<<(i%64)) != 0
-}
-
-// next returns the first number of the set that is at least i, or -1.
-func (b bitset) next(i int) int {
-	w := i / 64
-	if w >= len(b) {
-		return -1
-	}
-	v := b[w] >> (i % 64)
-	if v != 0 {
-		return i + bits.TrailingZeros64(v)
-	}
-	for w++; w < len(b); w++ {
-		if b[w] != 0 {
-			return w*64 + bits.TrailingZeros64(b[w])
-		}
-	}
-	return -1
 }
 
 // rooms states for one demand how many free GPUs of each type a job can use on each machine.

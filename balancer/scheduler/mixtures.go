@@ -2,30 +2,8 @@ package scheduler
 
 import "slices"
 
-// maxMixedTypes is the number of types of GPUs in a cluster up to which the policy considers mixed sets. The number of
-// such sets grows exponentially with the number of types.
-const maxMixedTypes = 8
-
-// gangKey is a kind of job, its number of GPUs, and the number of GPUs of each type.
-type gangKey struct {
-	kind, gpus int
-	counts     [maxMixedTypes]int32
-}
-
 // maxGangSets limits the cache of mixed sets that can be the best.
 const maxGangSets = 1 << 14
-
-// gangSets is an entry of gang.sets.
-type gangSets struct {
-	key  gangKey // gpus is 0 if there is no entry yet
-	sets []priced
-}
-
-// priced is a mixed set of GPUs.
-type priced struct {
-	speed  float64 // steps/s
-	counts []int   // by type
-}
 
 // mixtures predicts the finish times on mixed sets of the idle GPUs of each type, and compares them with the best
 // choice.

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -256,54 +255,6 @@ func (p *placer) why(s *State, job int, gpus []int, usual string) string {
 	return usual
 }
 
-// seconds formats a time for a reason.
-func seconds(v float64) string {
-	if v >= 1e9 {
-		return fmt.Sprintf("%.3g s", v)
-	}
-	return fmt.Sprintf("%.0f s", v)
-}
-
-// types names the types of GPUs: "4 x volta" or "2 x volta and 2 x turing".
-func (s *State) types(gpus []int) string {
-	text := ""
-	for t := range s.Cluster.Types {
-		n := 0
-		for _, g := range gpus {
-			if s.Cluster.GPUs[g].Type == t {
-				n++
-			}
-		}
-		if n > 0 {
-			if text != "" {
-				text += " and "
-			}
-			text += fmt.Sprintf("%d x %s", n, s.Cluster.Types[t].Name)
-		}
-	}
-	return text
-}
-
-// wholeSpeed returns the speed of a job on GPUs of a type within one machine, in steps/s. If the job runs only over
-// several machines, it returns this speed. It returns 0 if the job does not run on the type.
-func wholeSpeed(j *Job, s Speeds, typ int) float64 {
-	if v := s.Alone(j.Kind, typ, j.GPUs, false); v > 0 {
-		return v
-	}
-	if j.GPUs > 1 {
-		return max(0, s.Alone(j.Kind, typ, j.GPUs, true))
-	}
-	return 0
-}
-
-// fastestSpeed returns the largest [wholeSpeed] of a job.
-func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
-	for t := range c.Types {
-		best = max(best, wholeSpeed(j, s, t))
-	}
-	return best
-}
-
 // topSpeeds returns by job the [fastestSpeed] in steps/s. A job that does not fit on GPUs of one type has the speed of
 // as many GPUs of its slowest type. Call reset first.
 func (p *placer) topSpeeds(c *Cluster, w *Workload, s Speeds) []float64 {
@@ -315,19 +266,4 @@ func (p *placer) topSpeeds(c *Cluster, w *Workload, s Speeds) []float64 {
 		}
 	}
 	return rates
-}
-
-// slowestSpeed returns the speed of a job on one GPU of its slowest type, in steps/s. It returns 0 if the job does not
-// run on any type.
-func slowestSpeed(c *Cluster, j *Job, s Speeds) float64 {
-	slowest := math.Inf(1)
-	for t := range c.Types {
-		if v := s.Alone(j.Kind, t, 1, false); v > 0 {
-			slowest = min(slowest, v)
-		}
-	}
-	if math.IsInf(slowest, 1) {
-		return 0
-	}
-	return slowest
 }

@@ -165,19 +165,3 @@ func (v *shapes) kin() []int {
 	}
 	return of
 }
-
-// HoldsAll is [Holds] for all jobs of a workload. It returns the error of the first job that does not fit.
-func HoldsAll(c *Cluster, w *Workload, s Speeds) error {
-	fit, empty := map[shape]bool{}, c.vacant()
-	for i := range w.Jobs {
-		key := w.Jobs[i].shape()
-		if fit[key] {
-			continue
-		}
-		if err := empty.holds(w, s, i); err != nil {
-			return err
-		}
-		fit[key] = true
-	}
-	return nil
-}

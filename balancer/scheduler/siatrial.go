@@ -22,6 +22,9 @@ type departure struct {
 	gpus []int
 }
 
+// siaStart is a job and the type that it gets. group is that of the job, or -1 if an earlier round has selected it.
+type siaStart struct{ job, typ, group int }
+
 // siaUsed is the entry of a used GPU in the copy of the state.
 var siaUsed = []int{-1}
 

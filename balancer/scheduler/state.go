@@ -1,7 +1,5 @@
 package scheduler
 
-import "math"
-
 // MaxSharing is the largest number of jobs on one GPU.
 const MaxSharing = 2
 
@@ -59,18 +57,6 @@ func (s *State) Steps(r *Running) float64 {
 		return s.StepsOf(r.Job)
 	}
 	return r.Remaining
-}
-
-// Left predicts the seconds until a running job frees its GPUs. It uses the current speed of the job, or the speed of
-// [State.Rate] while the job loads. Left returns +Inf if the job does not run on these GPUs.
-func (s *State) Left(r *Running) float64 {
-	if !math.IsInf(r.Leaves, 1) {
-		return max(0, r.Leaves-s.Now)
-	}
-	if r.Speed > 0 {
-		return s.Steps(r) / r.Speed
-	}
-	return max(0, r.Ready-s.Now) + s.Steps(r)/s.Rate(r.Job, r.GPUs, r.Partner)
 }
 
 // Verb is the kind of an action.

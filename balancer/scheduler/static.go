@@ -142,17 +142,6 @@ func (p *static) Waits(s *State, job int) string {
 		s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.Cluster.Types[t].Name, gpus(have))
 }
 
-// gpus returns a number of GPUs in words.
-func gpus(n int) string {
-	switch n {
-	case 0:
-		return "no GPU"
-	case 1:
-		return "1 GPU"
-	}
-	return fmt.Sprintf("%d GPUs", n)
-}
-
 func (p *static) start(s *State, job int, gpus []int) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {

@@ -5,6 +5,19 @@ import (
 	"slices"
 )
 
+// Runs are the runs of one policy, one for each seed, in the order of the seeds.
+type Runs struct {
+	Policy  string
+	Figures []Figures
+}
+
+// Ratio compares one figure of a policy with the baseline. Above 1, the policy is better.
+type Ratio struct {
+	Estimate         // geometric mean over seeds
+	Student  float64 // p value of the paired t test, corrected by Holm's method
+	Wilcoxon float64 // p value of the signed-rank test, corrected by Holm's method
+}
+
 // Contrast compares one policy with one baseline. All ratios are above 1 if the policy is better. A ratio of steady
 // figures is NaN if a run has no steady window, and that of the slowdown if it is unknown.
 type Contrast struct {
@@ -39,21 +52,6 @@ var contrasted = []struct {
 	{slowdown, true, func(c *Contrast) *Ratio { return &c.Slowdown }},
 }
 
-func steadyThroughput(f Figures) float64 {
-	return f.inWindow(func(s *Steady) float64 { return s.Throughput })
-}
-func steadyUtilization(f Figures) float64 {
-	return f.inWindow(func(s *Steady) float64 { return s.Utilization })
-}
-
-// inWindow returns a figure of the steady window, or NaN.
-func (f *Figures) inWindow(of func(*Steady) float64) float64 {
-	if f.Steady == nil {
-		return math.NaN()
-	}
-	return of(f.Steady)
-}
-
 // contrast compares runs with those of a baseline. Its p values are not corrected yet.
 func contrast(runs, base Runs) Contrast {
 	c := Contrast{Policy: runs.Policy}
@@ -79,46 +77,4 @@ func ratiosOf(runs, base Runs, of func(Figures) float64, inverse bool) []float64
 		}
 	}
 	return ratios
-}
-
-// correct applies Holm's method to the tests of each figure, over all policies and all baselines. A baseline is not
-// tested against itself. Two baselines are tested against each other once.
-func (s *Study) correct() {
-	named := func(policy string) int {
-		return slices.IndexFunc(s.Against, func(a Against) bool { return a.Baseline == policy })
-	}
-	for _, figure := range contrasted {
-		for _, p := range []func(*Ratio) *float64{
-			func(r *Ratio) *float64 { return &r.Student },
-			func(r *Ratio) *float64 { return &r.Wilcoxon },
-		} {
-			var values []float64
-			var tests, twins []*float64 // twins: the same test with the two baselines exchanged, or nil
-			for a := range s.Against {
-				for i := range s.Against[a].Policies {
-					c := &s.Against[a].Policies[i]
-					value := p(figure.ratio(c))
-					switch b := named(c.Policy); {
-					case b == a:
-						*value = math.NaN()
-					case b >= 0 && b < a: // tested before
-					default:
-						var twin *float64
-						if b > a {
-							other := slices.IndexFunc(s.Against[b].Policies, func(o Contrast) bool {
-								return o.Policy == s.Against[a].Baseline
-							})
-							twin = p(figure.ratio(&s.Against[b].Policies[other]))
-						}
-						values, tests, twins = append(values, *value), append(tests, value), append(twins, twin)
-					}
-				}
-			}
-			for i, v := range holm(values) {
-				if *tests[i] = v; twins[i] != nil {
-					*twins[i] = v
-				}
-			}
-		}
-	}
 }

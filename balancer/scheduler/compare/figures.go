@@ -99,3 +99,56 @@ func waited(all []Gang, g Gang) []Gang {
 func percentile(sorted []float64, p int) float64 {
 	return sorted[(len(sorted)*p+99)/100-1]
 }
+
+// jobs returns the number of jobs of a run.
+func (f *Figures) jobs() (n int) {
+	for _, g := range f.Gangs {
+		n += g.Jobs
+	}
+	return n
+}
+
+func completion(f Figures) float64  { return f.Completion }
+func throughput(f Figures) float64  { return f.Throughput }
+func utilization(f Figures) float64 { return f.Utilization }
+func slowdown(f Figures) float64    { return or(f.Slowdown) }
+
+func column(all []Figures, of func(Figures) float64) []float64 {
+	out := make([]float64, len(all))
+	for i, f := range all {
+		out[i] = of(f)
+	}
+	return out
+}
+
+// or returns a figure, or NaN if it is unknown.
+func or(figure *float64) float64 {
+	if figure == nil {
+		return math.NaN()
+	}
+	return *figure
+}
+
+func steadyThroughput(f Figures) float64 {
+	return f.inWindow(func(s *Steady) float64 { return s.Throughput })
+}
+
+func steadyUtilization(f Figures) float64 {
+	return f.inWindow(func(s *Steady) float64 { return s.Utilization })
+}
+
+// inWindow returns a figure of the steady window, or NaN.
+func (f *Figures) inWindow(of func(*Steady) float64) float64 {
+	if f.Steady == nil {
+		return math.NaN()
+	}
+	return of(f.Steady)
+}
+
+// Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L /
+// (lambda * W), fairness, GPU hours, cost and bounded slowdown.
+func (f *Figures) Optional() []float64 {
+	return []float64{steadyThroughput(*f), steadyUtilization(*f),
+		f.inWindow(func(s *Steady) float64 { return s.Little }), or(f.Fairness), f.GPUHours, or(f.Cost),
+		slowdown(*f)}
+}

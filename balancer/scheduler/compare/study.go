@@ -8,19 +8,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Runs are the runs of one policy, one for each seed, in the order of the seeds.
-type Runs struct {
-	Policy  string
-	Figures []Figures
-}
-
-// Ratio compares one figure of a policy with the baseline. Above 1, the policy is better.
-type Ratio struct {
-	Estimate         // geometric mean over seeds
-	Student  float64 // p value of the paired t test, corrected by Holm's method
-	Wilcoxon float64 // p value of the signed-rank test, corrected by Holm's method
-}
-
 // Row is the result of one policy.
 type Row struct {
 	Policy      string    `json:"policy"`
@@ -110,17 +97,46 @@ func NewAgainst(baselines []string, seeds []uint64, all []Runs) (*Study, error) 
 	return study, nil
 }
 
-func completion(f Figures) float64  { return f.Completion }
-func throughput(f Figures) float64  { return f.Throughput }
-func utilization(f Figures) float64 { return f.Utilization }
-func slowdown(f Figures) float64    { return or(f.Slowdown) }
-
-func column(all []Figures, of func(Figures) float64) []float64 {
-	out := make([]float64, len(all))
-	for i, f := range all {
-		out[i] = of(f)
+// correct applies Holm's method to the tests of each figure, over all policies and all baselines. A baseline is not
+// tested against itself. Two baselines are tested against each other once.
+func (s *Study) correct() {
+	named := func(policy string) int {
+		return slices.IndexFunc(s.Against, func(a Against) bool { return a.Baseline == policy })
 	}
-	return out
+	for _, figure := range contrasted {
+		for _, p := range []func(*Ratio) *float64{
+			func(r *Ratio) *float64 { return &r.Student },
+			func(r *Ratio) *float64 { return &r.Wilcoxon },
+		} {
+			var values []float64
+			var tests, twins []*float64 // twins: the same test with the two baselines exchanged, or nil
+			for a := range s.Against {
+				for i := range s.Against[a].Policies {
+					c := &s.Against[a].Policies[i]
+					value := p(figure.ratio(c))
+					switch b := named(c.Policy); {
+					case b == a:
+						*value = math.NaN()
+					case b >= 0 && b < a: // tested before
+					default:
+						var twin *float64
+						if b > a {
+							other := slices.IndexFunc(s.Against[b].Policies, func(o Contrast) bool {
+								return o.Policy == s.Against[a].Baseline
+							})
+							twin = p(figure.ratio(&s.Against[b].Policies[other]))
+						}
+						values, tests, twins = append(values, *value), append(tests, value), append(twins, twin)
+					}
+				}
+			}
+			for i, v := range holm(values) {
+				if *tests[i] = v; twins[i] != nil {
+					*twins[i] = v
+				}
+			}
+		}
+	}
 }
 
 // summarized computes one row. c is the contrast with the baseline.
@@ -180,28 +196,4 @@ func summarized(runs, base Runs, c *Contrast) (Row, error) {
 		*end.score = score
 	}
 	return row, nil
-}
-
-// or returns a figure, or NaN if it is unknown.
-func or(figure *float64) float64 {
-	if figure == nil {
-		return math.NaN()
-	}
-	return *figure
-}
-
-// Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L /
-// (lambda * W), fairness, GPU hours, cost and bounded slowdown.
-func (f *Figures) Optional() []float64 {
-	return []float64{steadyThroughput(*f), steadyUtilization(*f),
-		f.inWindow(func(s *Steady) float64 { return s.Little }), or(f.Fairness), f.GPUHours, or(f.Cost),
-		slowdown(*f)}
-}
-
-// jobs returns the number of jobs of a run.
-func (f *Figures) jobs() (n int) {
-	for _, g := range f.Gangs {
-		n += g.Jobs
-	}
-	return n
 }

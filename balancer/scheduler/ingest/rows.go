@@ -51,6 +51,13 @@ const (
 	spareCells = 64
 )
 
+// maxGavelGPUs limits the number of GPUs of a measurement or of a job, and maxFigures the size of the table of speeds
+// (kinds x types x numbers of GPUs).
+const (
+	maxGavelGPUs = 1 << 12
+	maxFigures   = 1 << 24
+)
+
 func text(name, about string) Column {
 	return Column{Name: name, Text: true, Needed: true, About: about}
 }

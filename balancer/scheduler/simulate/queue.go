@@ -33,18 +33,5 @@ func (s *Sim) dequeue(job int) bool {
 	return true
 }
 
-// search returns the index of the first element that is at least v.
-func search(q []int, v int) int {
-	low, high := 0, len(q)
-	for low < high {
-		if mid := (low + high) / 2; q[mid] < v {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low
-}
-
 // find returns the index of a running job, or -1 if the job does not run.
 func (s *Sim) find(job int) int { return s.journal.Find(s.state.Running, job) }

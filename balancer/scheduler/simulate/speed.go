@@ -42,24 +42,6 @@ func (s *Sim) setSpeed(job int, speed float64) {
 	s.journal.Job(job)
 }
 
-// traffic is the use of the network by the running jobs that span machines.
-type traffic struct {
-	jobs    [][]int   // by machine: in the order of start
-	load    []float64 // by machine: bytes/s that these jobs want to send
-	changed []int     // machines whose load is not current
-	is      []bool    // by machine: it is in changed
-}
-
-func (v *traffic) reset(machines int) {
-	v.jobs, v.load, v.is = sized(v.jobs, machines), sized(v.load, machines), sized(v.is, machines)
-	for m := range v.jobs {
-		v.jobs[m] = v.jobs[m][:0]
-	}
-	clear(v.load)
-	clear(v.is)
-	v.changed = v.changed[:0]
-}
-
 // touch records a change of a running job.
 func (s *Sim) touch(job int) {
 	a, v := &s.stays[job], &s.traffic

@@ -6,16 +6,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// marks are the bounds of the steady window of a run, with the GPU seconds up to each of them.
-type marks struct {
-	from, to mark
-}
-
-type mark struct {
-	at              float64 // seconds; NaN: not reached yet
-	busy, available float64 // GPU seconds from the start of the run
-}
-
 // observe sets the bounds of the steady window when their jobs have arrived. It takes constant time, except at the two
 // bounds.
 func (s *Sim) observe() {

@@ -96,3 +96,6 @@ func (h *history) estimate(stated float64, gpus int, b *begun) float64 {
 	x, y := 1/wrongVariance, 1/workVariance
 	return limited(math.Exp((x*(math.Log(stated)+wrong) + y*(work+math.Log(float64(gpus)))) / (x + y)))
 }
+
+// limited keeps an estimate in the range in which sums and quotients of estimates are finite.
+func limited(steps float64) float64 { return min(max(steps, 1e-200), 1e200) }

@@ -74,9 +74,6 @@ func Stated(w *scheduler.Workload, o Options) []float64 {
 	return out
 }
 
-// limited keeps an estimate in the range in which sums and quotients of estimates are finite.
-func limited(steps float64) float64 { return min(max(steps, 1e-200), 1e200) }
-
 // Hide returns a policy that sees estimates instead of the exact work. A workload whose estimates are exact passes
 // unchanged. The result implements [scheduler.Waiter]; its method Unwrap returns p.
 func Hide(p scheduler.Policy, o Options) scheduler.Policy { return &hidden{Policy: p, options: o} }

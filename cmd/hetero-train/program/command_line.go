@@ -25,10 +25,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// programName is the name of this program. A program with additional components uses the name of its executable file
-// instead.
-const programName = "hetero-train"
-
 // Main executes the command line of this process and exits with its exit code. Configurations, flags, help, completion
 // and errors know two kinds of components: the built-in models, data sets and policies, and the components in added.
 func Main(added ...Part) {

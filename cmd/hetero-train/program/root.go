@@ -226,3 +226,7 @@ func rename(cmd *cobra.Command, name string) {
 		rename(sub, name)
 	}
 }
+
+// programName is the name of this program. A program with additional components uses the name of its executable file
+// instead.
+const programName = "hetero-train"

@@ -67,3 +67,8 @@ func (r *Run) Notes() []string {
 	}
 	return notes
 }
+
+// derived maps keys of settings to values that the configuration file does not contain. Examples are the type that
+// "auto" selected, the data set that data.fallback selected, and the digest of a file. If two runs both have a derived
+// value for a key, the program compares these values instead of the settings.
+type derived map[string]string

@@ -1,12 +1,10 @@
 package assembly
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/profiler/measure"
@@ -43,36 +41,4 @@ func Applies(key string) bool {
 	return !slices.Contains(withoutReplica, key) && slices.ContainsFunc(foreignKeys, func(k string) bool {
 		return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k)
 	})
-}
-
-// Settings returns the settings that have an effect on the run.
-func (r *Run) Settings() []config.Setting {
-	all := r.Process.Cfg.Settings()
-	if r.Foreign == nil {
-		return all
-	}
-	return slices.DeleteFunc(all, func(s config.Setting) bool { return !Applies(s.Key) })
-}
-
-// SettingsTOML returns the settings that have an effect on the run, as a TOML file.
-func (r *Run) SettingsTOML(cfg *config.Config) string {
-	if r.Foreign == nil {
-		return string(cfg.TOML())
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n",
-		r.Foreign.Script.Program)
-	last := ""
-	for _, s := range cfg.Settings() {
-		if !Applies(s.Key) {
-			continue
-		}
-		table, key, _ := strings.Cut(s.Key, ".")
-		if table != last {
-			fmt.Fprintf(&b, "\n[%s]\n", table)
-			last = table
-		}
-		fmt.Fprintf(&b, "%s = %s\n", key, s.Value)
-	}
-	return b.String()
 }

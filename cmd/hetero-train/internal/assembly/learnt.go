@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -19,11 +20,6 @@ import (
 
 // learntKey is the key of the derived values in a checkpoint.
 const learntKey = "learnt"
-
-// derived maps keys of settings to values that the configuration file does not contain. Examples are the type that
-// "auto" selected, the data set that data.fallback selected, and the digest of a file. If two runs both have a derived
-// value for a key, the program compares these values instead of the settings.
-type derived map[string]string
 
 // Derive computes the derived values of this run. Only the values of rank 0 are used.
 func (r *Run) Derive(ctx context.Context) (derived, error) {
@@ -311,3 +307,30 @@ func (r *Run) Extra() map[string]json.RawMessage {
 	all[printKey] = text
 	return all
 }
+
+func (r *Run) trainedOn() map[string]json.RawMessage {
+	samples, _ := r.Data.Counts()
+	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes(),
+		MultiLabel: r.Data.Sets != nil}
+	if t := r.Data.Tokens; t != nil {
+		about.Tokenizer, about.Words, about.Vocabulary, about.Length = t.Tokenizer, t.Words, t.Vocabulary, t.Length
+	} else {
+		about.Preprocessing = parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization)
+	}
+	text, err := json.Marshal(about)
+	if err != nil {
+		panic(err) // unreachable: strings and finite numbers can always be encoded
+	}
+	types, err := json.Marshal(r.Rank.Types)
+	if err != nil {
+		panic(err) // unreachable: strings can always be encoded
+	}
+	all := map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
+	if r.Process.Cfg.Train.GradAccumulation == 0 {
+		all[microKey] = json.RawMessage(strconv.Itoa(r.Process.Cfg.Train.MicroBatches()))
+	}
+	return all
+}
+
+// microKey is the key under which a checkpoint stores the number of micro-batches that the program chose.
+const microKey = "micro_batches"

@@ -132,33 +132,6 @@ func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 	})
 }
 
-func (r *Run) trainedOn() map[string]json.RawMessage {
-	samples, _ := r.Data.Counts()
-	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes(),
-		MultiLabel: r.Data.Sets != nil}
-	if t := r.Data.Tokens; t != nil {
-		about.Tokenizer, about.Words, about.Vocabulary, about.Length = t.Tokenizer, t.Words, t.Vocabulary, t.Length
-	} else {
-		about.Preprocessing = parts.PreprocessingOf(r.Process.Cfg.Data, r.Data.Normalization)
-	}
-	text, err := json.Marshal(about)
-	if err != nil {
-		panic(err) // unreachable: strings and finite numbers can always be encoded
-	}
-	types, err := json.Marshal(r.Rank.Types)
-	if err != nil {
-		panic(err) // unreachable: strings can always be encoded
-	}
-	all := map[string]json.RawMessage{parts.DataKey: text, compute.TypesKey: types}
-	if r.Process.Cfg.Train.GradAccumulation == 0 {
-		all[microKey] = json.RawMessage(strconv.Itoa(r.Process.Cfg.Train.MicroBatches()))
-	}
-	return all
-}
-
-// microKey is the key under which a checkpoint stores the number of micro-batches that the program chose.
-const microKey = "micro_batches"
-
 // MicroBatchesOf returns the number of micro-batches that the program chose for the run of a checkpoint. It returns 0
 // if the configuration set this number.
 func MicroBatchesOf(state *checkpoint.State) (n int) {

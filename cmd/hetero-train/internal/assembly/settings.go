@@ -2,9 +2,9 @@ package assembly
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
@@ -15,19 +15,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
-
-// classes returns the number of classes of the model: model.num_classes, or that of the data set if the key is 0.
-func (r *Run) classes() (int, error) {
-	have, want := len(r.Data.Classes()), r.Process.Cfg.Model.NumClasses
-	if want == 0 || r.Data.Tokens != nil && have == 0 {
-		return have, nil
-	}
-	if want < have {
-		return 0, exit.Usagef("model.num_classes: data set %s has %d classes (got %d, want 0 or at least %d)",
-			r.Data.Name, have, want, have)
-	}
-	return want, nil
-}
 
 // Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
@@ -155,4 +142,36 @@ func CurveSetting(c *config.Config, element string) string {
 	}
 	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size,
 		c.Train.MicroBatches(), c.Optimizer.Name)
+}
+
+// Settings returns the settings that have an effect on the run.
+func (r *Run) Settings() []config.Setting {
+	all := r.Process.Cfg.Settings()
+	if r.Foreign == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s config.Setting) bool { return !Applies(s.Key) })
+}
+
+// SettingsTOML returns the settings that have an effect on the run, as a TOML file.
+func (r *Run) SettingsTOML(cfg *config.Config) string {
+	if r.Foreign == nil {
+		return string(cfg.TOML())
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The steps of this run were computed by %s. The file lists the settings that had an effect.\n",
+		r.Foreign.Script.Program)
+	last := ""
+	for _, s := range cfg.Settings() {
+		if !Applies(s.Key) {
+			continue
+		}
+		table, key, _ := strings.Cut(s.Key, ".")
+		if table != last {
+			fmt.Fprintf(&b, "\n[%s]\n", table)
+			last = table
+		}
+		fmt.Fprintf(&b, "%s = %s\n", key, s.Value)
+	}
+	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"runtime/metrics"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -95,3 +96,6 @@ func (k *Rank) GoLimit(a memory.Account) int64 {
 	}
 	return max(a.Limit.Bytes-native, goBytes())
 }
+
+// onGoHeap reports whether a device allocates tensors on Go's heap.
+func onGoHeap(info device.Info) bool { return info.Kind == "reference" }

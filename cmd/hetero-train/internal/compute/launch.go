@@ -27,7 +27,7 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, reads bool,
 	if err != nil {
 		return err
 	}
-	setup, err := session.ReadTestbed(cfg, a.Env)
+	setup, err := session.ReadTestbed(cfg, a.Env.Lookup)
 	if err != nil {
 		return err
 	}

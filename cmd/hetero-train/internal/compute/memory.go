@@ -7,10 +7,24 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
+
+// MemoryBytes returns the memory that this rank may use, in bytes, or 0 if it is unknown. For a device with its own
+// memory, this is the rank's part of the memory that was free when the device was opened. For host memory, it is at
+// most HostLimit.
+func (k *Rank) MemoryBytes() int64 {
+	info := k.Device.Info()
+	if info.FreeBytes > 0 {
+		return info.FreeBytes / int64(max(k.sharers, 1))
+	}
+	limit := k.HostLimit()
+	if info.Threads == 0 || limit.Bytes == 0 {
+		return info.MemoryBytes
+	}
+	return min(info.MemoryBytes, limit.Bytes)
+}
 
 // HostLimit returns the memory that this process may use. It measures this memory only once, because later measurements
 // would exclude the memory that the rank uses by then. In a run of several ranks, it measures at the first call after
@@ -44,9 +58,6 @@ func (k *Rank) Own(several bool) memory.Own {
 func (k *Rank) AddressesLeft() (bytes int64, limited bool) {
 	return memory.AddressesLeft(memory.System(), k.own)
 }
-
-// onGoHeap reports whether a device allocates tensors on Go's heap.
-func onGoHeap(info device.Info) bool { return info.Kind == "reference" }
 
 // TotalMemory returns this rank's part, in bytes, of the whole memory of its GPU. For a device that computes in host
 // memory, it returns the rank's part of the memory of the machine or the control group. Unlike MemoryBytes, it does not

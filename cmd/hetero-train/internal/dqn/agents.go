@@ -23,13 +23,6 @@ type agents struct {
 // agentBatch is the number of agents whose bids one pass of the network computes.
 const agentBatch = 16
 
-// SetAgents makes the policy decide with one agent for each machine, without a baseline ([Policy.SetAlone]). Call it
-// before Reset.
-func (p *Policy) SetAgents() {
-	p.SetAlone()
-	p.agents = &agents{}
-}
-
 // reset prepares the agents for the cluster of an encoder.
 func (a *agents) reset(n *encoder, net *net) (err error) {
 	a.machines = a.machines[:0]

@@ -10,29 +10,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
-// group is the set of GPUs of one type on one machine, a row of the image.
-type group struct {
-	typ, machine int
-	gpus         []int
-}
-
-// groupsOf returns the groups of a cluster, in the order of machines and types.
-func groupsOf(c *scheduler.Cluster) []group {
-	var groups []group
-	at := make([]int, len(c.Types)) // index into groups, by type
-	for m := range c.Machines {
-		for _, gpu := range c.Machines[m].GPUs {
-			t := c.GPUs[gpu].Type
-			if at[t] >= len(groups) || groups[at[t]].machine != m || groups[at[t]].typ != t {
-				at[t] = len(groups)
-				groups = append(groups, group{typ: t, machine: m})
-			}
-			groups[at[t]].gpus = append(groups[at[t]].gpus, gpu)
-		}
-	}
-	return groups
-}
-
 // encoder converts the states of one run to observations. It is not safe for concurrent use.
 type encoder struct {
 	Encoding
@@ -279,4 +256,26 @@ func (n *encoder) freeGPUs() (free int) {
 		free += f
 	}
 	return free
+}
+
+// room computes the number of usable GPUs of each group for a job.
+func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
+	need := n.work.Kinds[j.Kind].GPUMemory
+	clear(n.total)
+	clear(n.most)
+	for i, g := range n.groups {
+		n.usable[i] = 0
+		if n.free[i] > 0 && need <= n.cluster.Types[g.typ].Memory {
+			n.usable[i] = min(n.free[i], scheduler.Multiples(s.FreeCPUs[g.machine], j.CPUs),
+				scheduler.Multiples(s.FreeMem[g.machine], j.Memory))
+		}
+		n.total[g.typ] += n.usable[i]
+		n.most[g.typ] = max(n.most[g.typ], n.usable[i])
+	}
+}
+
+// apart reports whether a gang runs on GPUs of a type only if they are on several machines.
+func (n *encoder) apart(j *scheduler.Job, typ int) bool {
+	return j.GPUs > 1 && !(n.speeds.Alone(j.Kind, typ, j.GPUs, false) > 0) &&
+		n.speeds.Alone(j.Kind, typ, j.GPUs, true) > 0
 }

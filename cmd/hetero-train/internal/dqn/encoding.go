@@ -155,3 +155,26 @@ func Grid(c *scheduler.Cluster) (rows, slots int) {
 	}
 	return rows, slots
 }
+
+// group is the set of GPUs of one type on one machine, a row of the image.
+type group struct {
+	typ, machine int
+	gpus         []int
+}
+
+// groupsOf returns the groups of a cluster, in the order of machines and types.
+func groupsOf(c *scheduler.Cluster) []group {
+	var groups []group
+	at := make([]int, len(c.Types)) // index into groups, by type
+	for m := range c.Machines {
+		for _, gpu := range c.Machines[m].GPUs {
+			t := c.GPUs[gpu].Type
+			if at[t] >= len(groups) || groups[at[t]].machine != m || groups[at[t]].typ != t {
+				at[t] = len(groups)
+				groups = append(groups, group{typ: t, machine: m})
+			}
+			groups[at[t]].gpus = append(groups[at[t]].gpus, gpu)
+		}
+	}
+	return groups
+}

@@ -250,22 +250,6 @@ func (n *encoder) facts(s *scheduler.State, facts []float32) {
 	}
 }
 
-// room computes the number of usable GPUs of each group for a job.
-func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
-	need := n.work.Kinds[j.Kind].GPUMemory
-	clear(n.total)
-	clear(n.most)
-	for i, g := range n.groups {
-		n.usable[i] = 0
-		if n.free[i] > 0 && need <= n.cluster.Types[g.typ].Memory {
-			n.usable[i] = min(n.free[i], scheduler.Multiples(s.FreeCPUs[g.machine], j.CPUs),
-				scheduler.Multiples(s.FreeMem[g.machine], j.Memory))
-		}
-		n.total[g.typ] += n.usable[i]
-		n.most[g.typ] = max(n.most[g.typ], n.usable[i])
-	}
-}
-
 // spreads reports whether a gang would start on group i together with other groups of its type. There are two
 // conditions. All groups of the type together have enough GPUs. No single group has enough, or the gang runs only on
 // several machines.
@@ -275,12 +259,6 @@ func (n *encoder) spreads(i int, j *scheduler.Job) bool {
 		return false
 	}
 	return n.most[t] < j.GPUs || n.apart(j, t) && n.total[t] > n.most[t]
-}
-
-// apart reports whether a gang runs on GPUs of a type only if they are on several machines.
-func (n *encoder) apart(j *scheduler.Job, typ int) bool {
-	return j.GPUs > 1 && !(n.speeds.Alone(j.Kind, typ, j.GPUs, false) > 0) &&
-		n.speeds.Alone(j.Kind, typ, j.GPUs, true) > 0
 }
 
 // soon returns the time in seconds until a group has enough free GPUs for a gang. If the group has fewer GPUs than the

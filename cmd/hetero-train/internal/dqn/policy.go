@@ -205,6 +205,13 @@ func (p *Policy) SetAlone() {
 	n.cluster = nil // so that the next Reset computes the shape again
 }
 
+// SetAgents makes the policy decide with one agent for each machine, without a baseline ([Policy.SetAlone]). Call it
+// before Reset.
+func (p *Policy) SetAgents() {
+	p.SetAlone()
+	p.agents = &agents{}
+}
+
 // SetPartial makes Reset accept jobs that need GPUs of several types although the policy has no baseline that could
 // place them. The policy never starts these jobs. This is for real clusters, on which such jobs must not block the
 // others. Call SetPartial before Reset.

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/nccl"
 )
 
 // abilities is the message with which a rank states which communicators it supports.
@@ -209,6 +210,37 @@ func (x *Exchange) Network(ctx context.Context, control gloo.Control, name strin
 			x.Rank.Process.Opts.LogOf(logs.ComponentCluster).Debug("small operations over the network", "shape", shape,
 				"ranks", size)
 		}
+	}
+	return c, nil
+}
+
+// BehindDevice returns a communicator for the memory of this rank's device. It copies through the host and uses c, a
+// communicator for host memory. If the host can access the memory of the device, it returns c itself.
+func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communicator, error) {
+	if !x.staged {
+		return c, nil
+	}
+	s, err := staged.New(c, x.Rank.Device)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// OverNCCL returns a communicator that transfers with NCCL. It coordinates the ranks through the communicator control,
+// which it owns.
+func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
+	k := x.Rank
+	host := k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device,
+		Timeout: session.OperationLimit(k.Process.Cfg.Parallel.TimeoutSeconds),
+		MinCTAs: k.Process.Cfg.NCCL.MinCTAs, MaxCTAs: k.Process.Cfg.NCCL.MaxCTAs,
+		ShareGPU: k.Process.Cfg.Device.ShareGPU, Host: host})
+	if errors.Is(err, nccl.ErrUnusable) {
+		return nil, exit.With(exit.Usage, err)
+	}
+	if err != nil { // return no typed nil pointer in the interface
+		return nil, err
 	}
 	return c, nil
 }

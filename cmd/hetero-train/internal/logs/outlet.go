@@ -234,3 +234,25 @@ func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 		messages.flush(limit)
 	}
 }
+
+// OutletOf returns the outlet of a stream, or nil.
+func OutletOf(w io.Writer) *outlet {
+	o, _ := Below(w).(*outlet)
+	return o
+}
+
+// FaultOf returns the first error of writing to a stream or to its outlet. It returns nil if no write failed.
+func FaultOf(w io.Writer) error {
+	s, ok := w.(*Stream)
+	if !ok {
+		return nil
+	}
+	if o := OutletOf(s); o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.Gone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}

@@ -5,25 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"golang.org/x/term"
-
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
-
-// IsTerminal reports whether a stream is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f := FileOf(w)
-	return f != nil && term.IsTerminal(int(f.Fd()))
-}
-
-// TerminalWidth returns the width of a terminal, in columns.
-func TerminalWidth(w io.Writer) int {
-	const usual = 80
-	if width, _, err := term.GetSize(int(FileOf(w).Fd())); err == nil && width > 0 {
-		return width
-	}
-	return usual
-}
 
 // Stream is standard output or standard error for all writers of the process. It escapes control characters. Colors and
 // progress bars bypass it, because the program writes them to the writer below (see Below).
@@ -68,32 +51,10 @@ type PrintError struct{ error }
 // Unwrap returns the wrapped error.
 func (e *PrintError) Unwrap() error { return e.error }
 
-// FaultOf returns the first error of writing to a stream or to its outlet. It returns nil if no write failed.
-func FaultOf(w io.Writer) error {
-	s, ok := w.(*Stream)
-	if !ok {
-		return nil
-	}
-	if o := OutletOf(s); o != nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.Gone
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fault
-}
-
 // Below returns the writer to which a Stream writes.
 func Below(w io.Writer) io.Writer {
 	if s, ok := w.(*Stream); ok {
 		return s.w
 	}
 	return w
-}
-
-// OutletOf returns the outlet of a stream, or nil.
-func OutletOf(w io.Writer) *outlet {
-	o, _ := Below(w).(*outlet)
-	return o
 }

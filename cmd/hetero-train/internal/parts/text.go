@@ -19,38 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// syntheticText has the keys of the data set whose tokens come from a Markov source.
-type syntheticText struct {
-	Length, Vocabulary int
-	Shortest           int
-	Entropy            float64
-	MaskFraction       float64
-	Group              bool
-}
-
-func (*syntheticText) format() string { return "" }
-
-// Ignores implements [config.Ignorer].
-func (*syntheticText) Ignores() []string {
-	return append([]string{"cache_dir", "object_cache_mb", "val_fraction", "follow_links", "corrupt", "corrupt_limit"},
-		imageKeys...)
-}
-
-// Keys implements [config.Options].
-func (s *syntheticText) Keys() []config.Key {
-	return []config.Key{
-		sequenceLength(&s.Length),
-		config.Int(&s.Vocabulary, "vocabulary", 64).Learnt().Shapes().Unit("tokens").AtLeast(2).AtMost(1 << 16).
-			Doc("Number of different tokens. BERT: with 4 special tokens."),
-		config.Int(&s.Shortest, "min_sequence_length", 0).Learnt().Unit("tokens").AtMost(tokens.MostLength).
-			Doc("Number of tokens of the shortest sample: lengths are uniform between it and `sequence_length`. 0: all samples have `sequence_length` tokens."),
-		config.Float(&s.Entropy, "entropy", 1).Learnt().Above(0).
-			Doc("Entropy of a token, given the previous one, in nats: the lowest possible loss. At most the natural logarithm of `vocabulary`."),
-		maskFraction(&s.MaskFraction),
-		groupByLength(&s.Group),
-	}
-}
-
 // Default numbers of samples of synthetic text.
 const (
 	textTrainSamples = 10_000
@@ -90,37 +58,6 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 		out.Shorter = shorterLengths(source, s.Length)
 	}
 	return out, nil
-}
-
-// textFiles has the keys of the data set of token files.
-type textFiles struct {
-	Length, Vocabulary int
-	TokenBytes         int
-	VocabFile          string
-	MaskFraction       float64
-	Group              bool
-}
-
-func (*textFiles) format() string { return tokenFormat }
-
-// Ignores implements [config.Ignorer].
-func (*textFiles) Ignores() []string {
-	return append([]string{"object_cache_mb", "val_fraction", "num_samples"}, imageKeys...)
-}
-
-// Keys implements [config.Options].
-func (s *textFiles) Keys() []config.Key {
-	return []config.Key{
-		sequenceLength(&s.Length),
-		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
-			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
-		config.Int(&s.TokenBytes, "token_bytes", 0).Learnt().Unit("bytes").AtMost(4).
-			Doc("Size of a token in files without a header: 2 (uint16) or 4 (int32). 0: 2. A file that evidently has tokens of another size is an error (exit 3)."),
-		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
-			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
-		maskFraction(&s.MaskFraction),
-		groupByLength(&s.Group),
-	}
 }
 
 // OpenTokens implements [TokenDataOptions].

@@ -105,9 +105,6 @@ func (c *renewed) warn(cause error) {
 		"cert_file", c.files[0], "certificate", cause)
 }
 
-// otherCertificate is the advice for a certificate that is not valid now.
-const otherCertificate = "; make another one with \"hetero-train certs\", or correct the clock"
-
 // renewing is the value of due while renew runs, so that no handshake starts another call.
 const renewing = math.MaxInt64
 

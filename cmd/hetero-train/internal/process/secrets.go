@@ -100,6 +100,9 @@ func readCertificates(p config.Parallel, env session.Environment) (*handshake.Ce
 	return c, nil
 }
 
+// otherCertificate is the advice for a certificate that is not valid now.
+const otherCertificate = "; make another one with \"hetero-train certs\", or correct the clock"
+
 // readPublic reads a small file without checking who else can read it.
 func readPublic(key, file string) ([]byte, error) {
 	f, _, err := regular.Open(file)

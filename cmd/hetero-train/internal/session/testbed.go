@@ -23,9 +23,10 @@ type TestbedSetup struct {
 // mostWeather is the maximum size of a scenario file, bytes.
 const mostWeather = 1 << 20
 
-// ReadTestbed reads the settings of the testbed and the scenario file.
-func ReadTestbed(cfg *config.Config, env Environment) (s TestbedSetup, err error) {
-	if s.Setup, err = lab.Find(env.Lookup); err != nil {
+// ReadTestbed reads the settings of the testbed and the scenario file. lookup returns the value of an environment
+// variable.
+func ReadTestbed(cfg *config.Config, lookup func(name string) (value string, set bool)) (s TestbedSetup, err error) {
+	if s.Setup, err = lab.Find(lookup); err != nil {
 		return s, exit.With(exit.Usage, err)
 	}
 	path := cfg.Lab.Weather

@@ -46,14 +46,6 @@ Exit codes:
   5  an MLflow server cannot be reached or refuses the request
   7  output cannot be written`
 
-// analyzeFlags are the flags of command analyze.
-type analyzeFlags struct {
-	input, output string
-	options       analysis.Options
-	logDir        string
-	compare, json bool
-}
-
 // New returns the command that compares or summarizes finished runs.
 func New(a *cli.App) *cobra.Command {
 	f := new(analyzeFlags)

@@ -8,6 +8,18 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
+const (
+	kneeFraction = 0.95 // fraction of the best throughput that the batch size at the knee must reach
+
+	// The batch size doubles until this many sizes in a row are not faster than the best one by more than
+	// gainOfADoubling. With a smaller value, one disturbed measurement would end the sweep. With a larger value, the
+	// sweep would measure more sizes than needed.
+	sizesWithoutGain = 2
+	gainOfADoubling  = 0.02
+
+	longestStep = 10.0 // s; no larger batch size follows after a step of this duration
+)
+
 // curve contains the measurements with one precision and one number of threads.
 type curve struct {
 	asked   string // value of --precision

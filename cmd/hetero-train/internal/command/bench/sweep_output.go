@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -22,6 +23,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
+
+// report prints the table and writes the output files.
+func (s *sweep) report(complete bool) error {
+	s.curves = slices.DeleteFunc(s.curves, func(c *curve) bool { return len(c.Points) == 0 })
+	for _, c := range s.curves {
+		c.conclude()
+	}
+	files, err := s.write(complete)
+	if err != nil {
+		return err
+	}
+	if s.flags.json {
+		return show.JSON(s.app.Env.Stdout, s.result(complete))
+	}
+	if err := s.print(complete); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Env.Stdout, "written: %s\n", files)
+	return err
+}
 
 // result returns the JSON form of the sweep.
 func (s *sweep) result(complete bool) map[string]any {

@@ -1,12 +1,9 @@
 package certs
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -65,35 +62,6 @@ func New(a *cli.App) *cobra.Command {
 		return exit.Classify(cmd.Context(), run(a, f, args[0], args[1:], time.Now()))
 	}
 	return cmd
-}
-
-// machine is a machine for which a certificate is created.
-type machine struct {
-	name      string   // name of its files
-	names     []string // host names
-	addresses []net.IP
-}
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
-
-// parseMachine parses an argument such as "node-a,10.0.0.1".
-func parseMachine(text string) (m machine, err error) {
-	for _, one := range strings.Split(text, ",") {
-		ip := net.ParseIP(one)
-		switch {
-		case ip != nil:
-			m.addresses = append(m.addresses, ip)
-		case len(one) <= 253 && hostName.MatchString(one):
-			m.names = append(m.names, one)
-		default:
-			return m, exit.Usagef("certs: %q is neither a host name nor an address", one)
-		}
-	}
-	m.name, _, _ = strings.Cut(text, ",")
-	// "localhost" is for connections within the machine.
-	m.names = append(m.names, "localhost")
-	m.addresses = append(m.addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
-	return m, nil
 }
 
 // run creates the files that do not exist yet.
@@ -163,26 +131,4 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 		filepath.Join(folder, authorityName+".pem"), filepath.Join(folder, "NAME.pem"),
 		filepath.Join(folder, "NAME-key.pem"))
 	return err
-}
-
-// paths returns the paths of two files of a machine or of the authority: its certificate and its key.
-func paths(folder, name string) [2]string {
-	return [2]string{filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem")}
-}
-
-// write creates a file. It never overwrites an existing file.
-func write(path string, content []byte, mode os.FileMode) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return exit.With(exit.IO, fmt.Errorf("certs: %w", err))
-	}
-	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil {
-			err = exit.With(exit.IO, fmt.Errorf("certs: write %s: %w", path, err))
-		}
-	}()
-	if _, err = f.Write(content); err != nil {
-		return err
-	}
-	return f.Sync()
 }

@@ -250,60 +250,6 @@ func (f *importFlags) check() (o weights.Options, err error) {
 	return o, err
 }
 
-// checkFolder returns an error if a folder is not empty.
-func checkFolder(path string) error {
-	if path == "" {
-		return errors.New("want a .safetensors file or a folder to write")
-	}
-	entries, err := os.ReadDir(path)
-	if err == nil && len(entries) > 0 {
-		return fmt.Errorf("the folder %s is not empty", path)
-	}
-	if parent := filepath.Dir(path); !parts.IsFolder(parent) {
-		return fmt.Errorf("there is no folder %s", parent)
-	}
-	return ignoreMissing(err)
-}
-
-// matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it
-// stores the number of classes of the file in cfg.
-func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit,
-	err error) {
-	describe := func(classes int) error {
-		if cfg.Model.Samples == config.Tokens {
-			net, err = parts.DescribeText(&cfg.Model, classes)
-		} else {
-			net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
-		}
-		o.Head = net.Head
-		return err
-	}
-	if cfg.Model.Samples == config.Tokens && textClasses(cfg) == 0 {
-		if err := describe(0); err != nil {
-			return net, nil, err
-		}
-		fit, err = weights.Match(file, net.Tensors, o)
-		return net, fit, err
-	}
-	if err := describe(max(cfg.Model.NumClasses, 1)); err != nil {
-		return net, nil, err
-	}
-	if cfg.Model.NumClasses == 0 {
-		if cfg.Model.NumClasses, err = weights.Classes(file, net.Tensors, o); err != nil {
-			return net, nil, err
-		}
-		if cfg.Model.NumClasses == 0 {
-			return net, nil, exit.Usagef("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(),
-				net.Head)
-		}
-		if err := describe(cfg.Model.NumClasses); err != nil {
-			return net, nil, err
-		}
-	}
-	fit, err = weights.Match(file, net.Tensors, o)
-	return net, fit, err
-}
-
 // imported returns what is known about the imported weights: the identity of the tokenizer, the preprocessing and the
 // names of the classes. It returns no names if the file contains none, if the classifier is new, or if it has fewer
 // outputs than names.
@@ -406,12 +352,4 @@ func learnt(cfg *config.Config) (task.Task, error) {
 	network, err := parts.BuildClassifier(&cfg.Model)
 	return images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize,
 		Std: [3]float32{1, 1, 1}}, err
-}
-
-// textClasses returns the number of classes of a text classifier. It returns 0 for a model that predicts tokens.
-func textClasses(cfg *config.Config) int {
-	if cfg.Data.Dataset == parts.LabelledText {
-		return max(cfg.Model.NumClasses, 1)
-	}
-	return 0
 }

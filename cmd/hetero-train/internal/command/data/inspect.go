@@ -53,13 +53,6 @@ type dataPart struct {
 	FirstFault   string         `json:"first_fault,omitempty"`
 }
 
-// Spread contains the minimum, median and maximum of a list of numbers.
-type Spread struct {
-	Min    int `json:"min"`
-	Median int `json:"median"`
-	Max    int `json:"max"`
-}
-
 func newDataInspect(a *cli.App) *cobra.Command {
 	f := new(dataFlags)
 	look := 0
@@ -231,14 +224,6 @@ func headerOf(r data.Reader, i int) (images.Description, int, error) {
 	err := r.Read(i, nil, &img)
 	return images.Description{Format: "pixels", Width: img.FullWidth, Height: img.FullHeight, Colour: "rgb", Bits: 8},
 		len(img.Pix), err
-}
-
-func spreadOf(v []int) Spread {
-	if len(v) == 0 {
-		return Spread{}
-	}
-	v = slices.Sorted(slices.Values(v))
-	return Spread{v[0], v[len(v)/2], v[len(v)-1]}
 }
 
 func showInspected(w io.Writer, in Inspected) error {

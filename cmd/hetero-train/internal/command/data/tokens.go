@@ -38,19 +38,6 @@ type TokenShard struct {
 	Error        string `json:"error,omitempty"`
 }
 
-// isTokens reports whether path is a token shard, or a folder of token shards.
-func isTokens(path string) bool {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return false
-	case !info.IsDir():
-		return strings.HasSuffix(path, ".bin")
-	}
-	_, err = tokens.Find(path, true)
-	return err == nil || errors.Is(err, tokens.ErrIncomplete)
-}
-
 // tokenShards opens the shards at path and calls visit for each. For files without a header, configuration keys
 // describe the contents.
 func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {

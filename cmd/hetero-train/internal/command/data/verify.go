@@ -13,7 +13,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -24,29 +23,6 @@ type badSample struct {
 	Index int    `json:"index"` // index of the sample in training
 	Path  string `json:"path"`
 	Error string `json:"error"`
-}
-
-// leftOutPart is a damaged file, or a sample in it, that was left out when the data set was opened.
-type leftOutPart struct {
-	Path  string `json:"path"`
-	Whole bool   `json:"whole"` // true if all samples of the file were left out
-	Error string `json:"error"`
-}
-
-// leftOutOf lists the damaged parts of a data set that were left out when it was opened.
-func leftOutOf(set *parts.Opened) (list []leftOutPart) {
-	for _, l := range set.LeftOut() {
-		list = append(list, leftOutPart{l.Path, l.Whole, l.Reason.Error()})
-	}
-	return list
-}
-
-func (l leftOutPart) String() string {
-	of := "a part of "
-	if l.Whole {
-		of = ""
-	}
-	return fmt.Sprintf("damaged: %s%q: %s", of, l.Path, show.Foreign(l.Error))
 }
 
 // Verified is the output of command data verify.

@@ -77,37 +77,3 @@ func probeCredentials(k *compute.Rank) (list []credential) {
 	}
 	return list
 }
-
-// soon is how long before the end of a certificate doctor begins to warn at the earliest. Long runs take weeks.
-const soon = 14 * 24 * time.Hour
-
-// credentials adds findings about secrets and certificates. It also warns in the last third of a certificate's validity
-// if this third is shorter than soon. Certificates are valid for hours to years.
-func (f *findings) credentials() {
-	const cure = "correct the file, or the setting that names it (docs/security.md)"
-	now := time.Now()
-	for _, c := range f.of.Credentials {
-		switch {
-		case c.Fault != "" && c.Result != "":
-			f.add("credentials", warning, cure, "%s; %s", c.Fault, c.Result)
-		case c.Fault != "":
-			f.add("credentials", fault, cure, "%s", c.Fault)
-		case c.Until == nil:
-			f.add("credentials", good, "", "%s: there is a secret", c.Key)
-		case now.Before(*c.From): // certificate of a server: for ranks, this is a fault
-			f.add("credentials", warning, "correct the clock, or make another certificate",
-				"%s: the certificate is valid only from %s; clients refuse it until then", c.Key,
-				c.From.UTC().Format(time.DateTime))
-		case c.Until.Sub(now) < min(soon, c.Until.Sub(*c.From)/3):
-			renew := "renew it before a long run, for example with \"hetero-train certs\""
-			if c.Server {
-				renew = "renew it; the server reads the new files without a restart"
-			}
-			f.add("credentials", warning, renew, "%s: the certificate expires on %s", c.Key,
-				c.Until.UTC().Format(time.DateTime))
-		default:
-			f.add("credentials", good, "", "%s: the certificate is valid until %s", c.Key,
-				c.Until.UTC().Format(time.DateOnly))
-		}
-	}
-}

@@ -3,12 +3,9 @@ package inference
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 const evalLong = `Evaluate a trained model on the samples held out of training. Images: loss, top-1 and top-5 accuracy, and images per second. Text:
@@ -96,61 +89,6 @@ func NewEval(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Evaluation is the output of command eval.
-type Evaluation struct {
-	Program    string `json:"program"`
-	Checkpoint string `json:"checkpoint"`
-	Step       int64  `json:"step"`
-	Epoch      int64  `json:"epoch"` // epoch of the last step, counted from 0 as in the log of the training
-	Model      string `json:"model"`
-	Parameters int64  `json:"parameters"`
-	Dataset    string `json:"dataset"`
-	Split      string `json:"split"`
-	Path       string `json:"path,omitempty"` // value of data.path or data.val_path
-	// origin of the samples: a part of the data set, or samples held out of training
-	Part string `json:"part,omitempty"`
-	// number of samples of the data set, without parts that are not used
-	Of       int               `json:"samples_of"`
-	limited  string            // keys that limit the data set to a part of its files
-	Averaged bool              `json:"averaged"`       // true if the averaged weights were evaluated
-	Note     string            `json:"note,omitempty"` // condition that a reader of the results must know
-	Samples  int               `json:"samples"`
-	Classes  int               `json:"classes"`
-	Loss     experiment.Number `json:"loss"` // mean loss; null if it is not finite
-	Top1     float64           `json:"top1"` // accuracy: fraction of the samples, or of all pairs of sample and label
-	Top5     *float64          `json:"top5,omitempty"`
-	// MultiLabel is true if a sample may belong to any number of classes. In this case, there is no Top5.
-	MultiLabel bool `json:"multi_label,omitempty"`
-	// AveragePrecision is the mean over the classes that have samples. It is set if MultiLabel is true.
-	AveragePrecision *float64 `json:"mean_average_precision,omitempty"`
-	Seconds          float64  `json:"seconds"`
-	PerSecond        float64  `json:"samples_per_second"`
-	Device           string   `json:"device"`
-	Precision        string   `json:"precision"`
-	BatchSize        int      `json:"batch_size"`
-
-	// The following fields are set for classifiers.
-	F1      *float64            `json:"f1,omitempty"`
-	MacroF1 *float64            `json:"macro_f1,omitempty"`
-	ByClass []task.ClassFigures `json:"by_class,omitempty"` // set with --by-class
-
-	// The following fields are set for text. Targets is the number of evaluated predictions: of tokens, or of labels.
-	Targets    int                `json:"targets,omitempty"`
-	Length     int                `json:"sequence_length,omitempty"` // number of tokens of a sample, with padding
-	Perplexity *experiment.Number `json:"perplexity,omitempty"`
-	// NextSentence is the fraction of the pairs of texts that the model classifies correctly.
-	NextSentence *float64 `json:"next_sentence,omitempty"`
-}
-
-// fault returns an error if the mean loss is not finite.
-func (r Evaluation) fault() error {
-	if loss := float64(r.Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
-		return nil
-	}
-	return exit.With(exit.Diverged, fmt.Errorf("%s: the mean loss is not finite, so the other figures mean nothing: evaluate an earlier checkpoint, or train again with a smaller optimizer.lr",
-		r.Checkpoint))
-}
-
 // evaluate evaluates the model with all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
@@ -204,59 +142,6 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 		r.Top5 = nil
 	}
 	return r, nil
-}
-
-// evaluation returns a result with the fields that evaluations of images and of text have in common.
-func (m *savedModel) evaluation(sums replica.Sums, took time.Duration, batch int, among *overlap) Evaluation {
-	s, score := m.checkpoint.State, sums.Score()
-	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
-		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
-		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
-		Top1: score.Top1, Top5: &score.Top5, Seconds: took.Seconds(),
-		PerSecond: show.PerSecond(int64(sums.Samples), took),
-		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: batch}
-}
-
-// score evaluates all samples that a loader with options o reads. The result took is the time from the request for the
-// first batch to the last result.
-func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums,
-	took time.Duration, err error) {
-	loader, err := m.run.NewLoader(o)
-	if err != nil {
-		return all, 0, err
-	}
-	started := time.Now()
-	for {
-		b, err := loader.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return all, time.Since(started), nil
-		}
-		if err != nil {
-			return all, 0, err
-		}
-		sums, err := m.predictor.Run(b)
-		if err == nil && confusion != nil {
-			m.predictor.Count(b, confusion)
-			if m.ranking != nil {
-				m.predictor.Rank(b, m.ranking)
-			}
-		}
-		b.Release()
-		if err != nil {
-			return all, 0, err
-		}
-		all.Add(sums)
-	}
-}
-
-// lastEpoch returns the epoch of the last step before a checkpoint, counted from 0. The state itself contains the epoch
-// of the next step.
-func lastEpoch(s checkpoint.State) int64 {
-	if s.EpochSample == 0 && s.Epoch > 0 {
-		return s.Epoch - 1
-	}
-	return s.Epoch
 }
 
 func (r Evaluation) write(w io.Writer) error {

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -22,8 +19,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
-	"github.com/hetero-train/hetero-train/engine/regular"
-	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
@@ -44,13 +39,6 @@ const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.
   hetero-train predict experiments/resnet50 --best --json photos/ | jq -r .top[0].class
   hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg
   hetero-train predict experiments/bert_classify --best reviews.txt`
-
-// predictFlags are the flags of command predict.
-type predictFlags struct {
-	savedFlags
-	top   int
-	vocab string // path of a WordPiece vocabulary
-}
 
 // NewPredict returns command predict, which classifies images.
 func NewPredict(a *cli.App) *cobra.Command {
@@ -93,13 +81,6 @@ type Prediction struct {
 	File  string  `json:"file"`
 	Top   []guess `json:"top,omitempty"`   // most probable classes, in descending order of probability
 	Error string  `json:"error,omitempty"` // reason why the image is unreadable
-}
-
-// guess is a class and its probability.
-type guess struct {
-	Class       string  `json:"class"`
-	Label       int     `json:"label"`
-	Probability float64 `json:"probability"`
 }
 
 // predict classifies all images and writes the results in the order of the images.
@@ -186,70 +167,6 @@ func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	return err
 }
 
-// rankedClasses formats classes, for example as "cat 97.20 %, dog 2.10 %".
-func rankedClasses(top []guess) string {
-	return ranked(top, func(g guess) (string, float64) { return show.Foreign(g.Class), g.Probability })
-}
-
-// ranked formats guesses. The function of returns the name and the probability of a guess.
-func ranked[G any](top []G, of func(G) (string, float64)) string {
-	var texts []string
-	for _, g := range top {
-		name, probability := of(g)
-		texts = append(texts, fmt.Sprintf("%s %.2f %%", name, 100*probability))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// best returns the n most probable labels, without names. Labels of equal probability are in ascending order.
-func best(probabilities []float64, n int) []guess {
-	labels := make([]int, len(probabilities))
-	for i := range labels {
-		labels[i] = i
-	}
-	slices.SortStableFunc(labels, func(a, b int) int { return cmp.Compare(probabilities[b], probabilities[a]) })
-	top := make([]guess, min(n, len(labels)))
-	for i := range top {
-		top[i] = guess{Label: labels[i], Probability: probabilities[labels[i]]}
-	}
-	return top
-}
-
-// named sets the class names of guesses.
-func (m *savedModel) named(top []guess) []guess {
-	for i := range top {
-		top[i].Class = m.class(top[i].Label)
-	}
-	return top
-}
-
-const mostNameBytes = 64 << 20 // maximum size of the file of class names, bytes
-
-// nameClasses reads the class names from file, unless file is "".
-func (m *savedModel) nameClasses(file string) error {
-	if file == "" {
-		return nil
-	}
-	text, err := regular.Read(file, mostNameBytes)
-	if err != nil {
-		return exit.Usagef("--class-names: %w", err)
-	}
-	names := strings.Split(strings.TrimRight(string(text), "\r\n"), "\n")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	if len(names) != m.classes {
-		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file,
-			len(names), m.classes)
-	}
-	if weights.Named(m.trained.Classes) && !slices.Equal(names, m.trained.Classes) {
-		m.run.Process.Opts.Log.Warn("--class-names replaces the names of the model's classes", "model",
-			weights.DescribeClasses(m.trained.Classes), "file", weights.DescribeClasses(names))
-	}
-	m.trained.Classes = names
-	return nil
-}
-
 // imagesOf expands the arguments to a list of images. An argument is an image file, a folder, or "-" for standard
 // input. If followLinks is true, links may leave their folder.
 func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks bool,
@@ -297,11 +214,6 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 		}
 	}
 	return inputs, nil
-}
-
-// notAFile returns the error for an argument that is not a regular file, such as a pipe.
-func notAFile(name string, mode fs.FileMode) error {
-	return exit.Usagef("predict: %s: got %s, want a regular file, or - for standard input", name, regular.Kind(mode))
 }
 
 // lenient is a data set that replaces each unreadable image by a black image and records the error.

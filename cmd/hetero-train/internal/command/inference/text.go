@@ -8,24 +8,12 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
-
-// readsText reports whether the model reads tokens.
-func (m *savedModel) readsText() bool { return m.run.Process.Cfg.Model.Samples == config.Tokens }
-
-// textClasses returns the number of classes of a text classifier. It returns 0 if the model predicts tokens.
-func (m *savedModel) textClasses() int {
-	if head, ok := m.checkpoint.Model.Info("classifier.bias"); ok && len(head.Shape) == 1 {
-		return head.Shape[0]
-	}
-	return 0
-}
 
 // evaluateText evaluates a model of text with all samples of a split.
 func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation,
@@ -131,19 +119,6 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 		return err
 	}
 	return m.load(replica.Options{Task: learns, BatchSize: n, ScoresOnly: scores}, fmt.Sprintf("%d tokens", t.Length))
-}
-
-// tableSizes returns the numbers of rows of the token table and of the position table. A model of another module has
-// its own tables; for such a model, tableSizes returns the sizes of the training data.
-func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
-	if t, ok := m.run.Process.Cfg.Model.Options.(parts.Transformer); ok {
-		return parts.TableSizes(t, m.checkpoint.Model)
-	}
-	if m.trained.Vocabulary == 0 || m.trained.Length == 0 {
-		return 0, 0, exit.Usagef("%s does not state the vocabulary size and the sequence length of its model %s: want a checkpoint that a training saved",
-			m.checkpoint.Path, m.run.Process.Cfg.Model.Name)
-	}
-	return m.trained.Vocabulary, m.trained.Length, nil
 }
 
 // writeText prints the results of an evaluation of text.

@@ -132,16 +132,6 @@ func introduce(ctx context.Context, x *exchange.Exchange) ([]rankNCCL, error) {
 	return process.GatherAll(ctx, k.Team, "nccl ranks", "nccl ranks: rank", own)
 }
 
-// curve measures the time of an all-reduce over ranks, for several sizes.
-func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (list []measure.AllReduced, err error) {
-	comm, err := among(ctx, x, name, ranks)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, comm.Close()) }()
-	return measure.AllReduce(ctx, x.Rank.Team.Group, comm, x.Rank.Device.Alloc, oneMeasurement, nil)
-}
-
 const (
 	pairBytes  = 32 << 20
 	pairRounds = 10

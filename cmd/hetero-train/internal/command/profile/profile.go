@@ -2,7 +2,6 @@ package profile
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,14 +41,6 @@ const profileExample = `  hetero-train profile
   hetero-train profile --watch
   hetero-train profile -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles
   hetero-train train -c configs/resnet50.toml --gpu-profiles profiles/gpu_profiles.json`
-
-// profileFlags are the flags of command profile.
-type profileFlags struct {
-	quick, json bool
-	watch       bool
-	folder      string
-	assigned    cli.LauncherFlags
-}
 
 // New returns the command that measures the hardware of every rank.
 func New(a *cli.App) *cobra.Command {
@@ -97,13 +88,4 @@ func modelToProfile(a *cli.App, cfg *config.Config) string {
 		return ""
 	}
 	return cfg.Model.Name
-}
-
-// folder returns the folder for the files of profiles.
-func (p *profiling) folder() string {
-	if p.flags.folder != "" {
-		return p.flags.folder
-	}
-	e := p.rank.Process.Cfg.Experiment
-	return filepath.Join(e.OutputDir, e.Name, "configs")
 }

@@ -35,7 +35,7 @@ type iterationsOf struct {
 
 // runAlibaba prints how much the times of equal workers differ. The files do not describe a workload, so the other
 // flags would have no effect.
-func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
+func runAlibaba(a *cli.App, files []string, json bool, flags *pflag.FlagSet) error {
 	const command = "schedule ingest"
 	var other error
 	flags.VisitAll(func(one *pflag.Flag) {
@@ -48,8 +48,8 @@ func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 	}
 	var list []iterationsOf
 	var faults []error
-	for i, path := range f.alibaba {
-		if slices.Contains(f.alibaba[:i], path) {
+	for i, path := range files {
+		if slices.Contains(files[:i], path) {
 			faults = append(faults, exit.Usagef("%s: --alibaba: got %s twice, want each file once", command, path))
 			continue
 		}
@@ -70,7 +70,7 @@ func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	if f.json {
+	if json {
 		return show.JSON(a.Env.Stdout, struct {
 			Iterations []iterationsOf `json:"iterations"`
 		}{list})

@@ -85,7 +85,7 @@ func newIngest(a *cli.App) *cobra.Command {
 		"print only one JSON object with all rows; figures are in base units, and missing figures are null")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if len(f.alibaba) > 0 && len(files) == 0 {
-			return f.runAlibaba(a, cmd.LocalNonPersistentFlags())
+			return runAlibaba(a, f.alibaba, f.json, cmd.LocalNonPersistentFlags())
 		}
 		return f.run(a, files)
 	}
@@ -125,7 +125,7 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 	if f.json {
 		return show.JSON(a.Env.Stdout, ingestDocument(d, ranges, given))
 	}
-	_, err = io.WriteString(a.Env.Stdout, f.text(d, ranges, given))
+	_, err = io.WriteString(a.Env.Stdout, ingestText(d, ranges, given, f.rows))
 	return err
 }
 

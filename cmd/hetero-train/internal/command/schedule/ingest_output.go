@@ -165,46 +165,48 @@ func obstacleTo(d *ingest.Data) string {
 	return ""
 }
 
-func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []ingest.Missing) string {
+// ingestText returns the tables for the terminal, each with at most most rows, or with all rows if most is 0.
+func ingestText(d *ingest.Data, ranges *features.Ranges, given []ingest.Missing, most int) string {
 	doc := ingestDocument(d, ranges, given)
 	var b strings.Builder
+	table := func(head string, rows int, row func(i int) []string) { writeTable(&b, head, rows, most, row) }
 	fmt.Fprintf(&b,
 		"types of GPUs: %d | machines: %d | GPUs: %d | kinds: %d | jobs: %d | speeds: %d | speeds of pairs: %d\n",
 		len(doc.Types), len(doc.Machines), len(doc.GPUs), len(doc.Kinds), len(doc.Jobs), len(doc.Speeds), doc.Pairs)
-	f.table(&b, "machine\tCPU cores\tmemory\tnetwork\tGPUs", len(doc.Machines), func(i int) []string {
+	table("machine\tCPU cores\tmemory\tnetwork\tGPUs", len(doc.Machines), func(i int) []string {
 		m := &d.Cluster.Machines[i]
 		return []string{show.Foreign(m.Name), amount(m.CPUs, "cores"), amount(m.Memory, "bytes"),
 			amount(m.Network, "bytes/s"), strconv.Itoa(len(m.GPUs))}
 	})
 	if len(doc.GPUs) > 0 {
-		f.table(&b, "GPU\ttype"+heads(ranges.GPU(&d.Cluster, 0)), len(doc.GPUs), func(i int) []string {
+		table("GPU\ttype"+heads(ranges.GPU(&d.Cluster, 0)), len(doc.GPUs), func(i int) []string {
 			return append([]string{show.Foreign(doc.GPUs[i].Name), show.Foreign(doc.GPUs[i].Of)},
 				cells(ranges.GPU(&d.Cluster, i))...)
 		})
 	} else {
-		f.table(&b, "type of GPU\tmemory\tbandwidth\tcompute", len(doc.Types), func(i int) []string {
+		table("type of GPU\tmemory\tbandwidth\tcompute", len(doc.Types), func(i int) []string {
 			t := &d.Cluster.Types[i]
 			return []string{show.Foreign(t.Name), amount(t.Memory, "bytes"), amount(t.Bandwidth, "bytes/s"),
 				amount(t.Compute, "FLOP/s")}
 		})
 	}
-	f.table(&b, "kind\tclass\tGPU memory\tsave\tload", len(doc.Kinds), func(i int) []string {
+	table("kind\tclass\tGPU memory\tsave\tload", len(doc.Kinds), func(i int) []string {
 		k := &d.Workload.Kinds[i]
 		return []string{show.Foreign(k.Name), k.Class.String(), amount(k.GPUMemory, "bytes"), amount(k.Save, "s"),
 			amount(k.Load, "s")}
 	})
 	if len(doc.Jobs) > 0 {
-		f.table(&b, "job\tkind\tarrival"+heads(ranges.Job(&d.Workload, 0)), len(doc.Jobs), func(i int) []string {
+		table("job\tkind\tarrival"+heads(ranges.Job(&d.Workload, 0)), len(doc.Jobs), func(i int) []string {
 			return append([]string{show.Foreign(doc.Jobs[i].Name), show.Foreign(doc.Jobs[i].Of),
 				amount(d.Workload.Jobs[i].Arrival, "s")}, cells(ranges.Job(&d.Workload, i))...)
 		})
 	}
-	f.table(&b, "speeds: kind\ttype of GPU\tGPUs\tsteps/s\tover machines", len(doc.Speeds), func(i int) []string {
+	table("speeds: kind\ttype of GPU\tGPUs\tsteps/s\tover machines", len(doc.Speeds), func(i int) []string {
 		s := &doc.Speeds[i]
 		return []string{show.Foreign(s.Kind), show.Foreign(s.GPUType), strconv.Itoa(s.GPUs),
 			fmt.Sprintf("%.4g", s.Speed), fmt.Sprintf("%.4g", s.Spread)}
 	})
-	f.table(&b, "range\tmaps to 0\tmaps to 1\tscale\torigin", len(doc.Ranges), func(i int) []string {
+	table("range\tmaps to 0\tmaps to 1\tscale\torigin", len(doc.Ranges), func(i int) []string {
 		r, scale := &doc.Ranges[i], "linear"
 		if r.Log {
 			scale = "logarithmic"
@@ -238,8 +240,8 @@ func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []inge
 	return b.String()
 }
 
-// table prints the first rows of a table. It prints nothing if the table has no rows.
-func (f *ingestFlags) table(b *strings.Builder, head string, rows int, row func(i int) []string) {
+// writeTable prints at most most rows of a table, or all if most is 0. It prints nothing if the table has no rows.
+func writeTable(b *strings.Builder, head string, rows, most int, row func(i int) []string) {
 	if rows == 0 {
 		return
 	}
@@ -247,8 +249,8 @@ func (f *ingestFlags) table(b *strings.Builder, head string, rows int, row func(
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, head)
 	shown := rows
-	if f.rows > 0 {
-		shown = min(rows, f.rows)
+	if most > 0 {
+		shown = min(rows, most)
 	}
 	for i := range shown {
 		fmt.Fprintln(t, strings.Join(row(i), "\t"))

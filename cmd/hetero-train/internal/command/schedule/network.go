@@ -53,6 +53,13 @@ func unknownPolicy(command, flag, name string) error {
 		strings.Join(policyNames(), ", "), networkMark)
 }
 
+// defaultPolicy is the policy without training that has the best results on the default cluster in
+// docs/benchmarks/scheduling.md.
+const defaultPolicy = "gang"
+
+// baseline is the default baseline, the policy to which the other policies are compared.
+const baseline = "fcfs"
+
 // policyUsage is the help text of a flag whose value is the name of a policy.
 func policyUsage(before string) string {
 	return fmt.Sprintf("%s: `%s|%sFOLDER`", before, strings.Join(policyNames(), "|"), networkMark)

@@ -1,10 +1,8 @@
 package schedule
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -14,60 +12,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
 // mostGanttJobs is the largest number of jobs for which --plots draws Gantt charts. With more jobs, bars would be
 // narrower than a pixel.
 const mostGanttJobs = 1000
-
-// draw writes the plots of --plots.
-func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) error {
-	bars, err := barsOf(s)
-	if err != nil {
-		return err
-	}
-	width := max(drawing.Width, vg.Length(len(s.Rows)+1)*1.6*vg.Centimeter)
-	if err := drawing.Save(f.plots, "comparison", width, 2.4*drawing.Height, bars...); err != nil {
-		return exit.With(exit.IO, err)
-	}
-	waits, err := waitsOf(s)
-	if err != nil {
-		return err
-	}
-	if err := drawing.Save(f.plots, "waits", 1.4*drawing.Width, 1.2*drawing.Height, waits); err != nil {
-		return exit.With(exit.IO, err)
-	}
-	jobs, err := f.jobs(ctx, s.Seeds[0])
-	if err != nil {
-		return err
-	}
-	if n, gpus := len(jobs.Jobs), len(f.setup.Cluster.GPUs); n > mostGanttJobs || gpus > mostGanttGPUs {
-		a.WarnOf(fmt.Sprintf("--plots: leaving out the figures of jobs on GPUs: got %d jobs and %d GPUs, want at most %d and %d",
-			n, gpus, mostGanttJobs, mostGanttGPUs))
-		return nil
-	}
-	own := f.own()
-	names := make([]string, len(s.Rows))
-	for i, row := range s.Rows {
-		names[i] = row.Policy
-	}
-	files := ganttFiles(names)
-	for i, row := range s.Rows {
-		r, err := f.play(ctx, own, f.list(0, s.Seeds[0]), row.Policy, s.Seeds[0], jobs, true, nil)
-		if err == nil {
-			err = drawGantt(filepath.Join(f.plots, files[i]), "Jobs on GPUs, policy "+row.Policy,
-				f.setup.Cluster, jobs, r)
-		}
-		if err != nil {
-			own.close()
-			return err
-		}
-	}
-	return own.close()
-}
 
 // ganttFiles returns the name of the Gantt file of each policy. The names are short enough for all file systems, and
 // all differ. A name that would equal an earlier one gets a number at its end.

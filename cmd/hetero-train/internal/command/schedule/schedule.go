@@ -22,10 +22,6 @@ The commands implement ADLRO. Its modules, and the packages that contain them:
 
 docs/scheduling.md, "Modules of ADLRO", describes each of them.`
 
-// defaultPolicy is the policy without training that has the best results on the default cluster in
-// docs/benchmarks/scheduling.md.
-const defaultPolicy = "gang"
-
 // New returns the family of commands.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "schedule", Short: "Simulate and compare job schedulers for clusters with different types of GPUs",

@@ -234,14 +234,3 @@ func times(row *compare.Row, of func(*compare.Row) compare.Ratio) string {
 	}
 	return fmt.Sprintf(" | %s x %s", figure(of(row).Mean, 3), baseline)
 }
-
-// seconds formats a simulated time.
-func seconds(s float64) string {
-	switch {
-	case s < 120:
-		return fmt.Sprintf("%.1f s", s)
-	case s < 2*3600:
-		return fmt.Sprintf("%.1f min", s/60)
-	}
-	return figure(s/3600, 2) + " h"
-}

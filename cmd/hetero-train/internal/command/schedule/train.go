@@ -153,7 +153,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return learner.Save(ctx, store, version.Text(), text)
 	})
 	if f.plots != "" && (err == nil || ctx.Err() != nil) { // also draw the curve of a training that was interrupted
-		err = errors.Join(err, f.draw(a, learner))
+		err = errors.Join(err, drawCurve(a, learner, f.plots))
 	}
 	return err
 }

@@ -74,8 +74,8 @@ func (b *points) close(a *cli.App) error {
 	return nil
 }
 
-// draw writes the plot of --plots: the training curve since the first episode.
-func (f *trainFlags) draw(a *cli.App, learner *dqn.Learner) error {
+// drawCurve writes the plot of --plots into a folder: the training curve since the first episode.
+func drawCurve(a *cli.App, learner *dqn.Learner, folder string) error {
 	points := learner.Curve()
 	if len(points) < 2 {
 		a.WarnOf(fmt.Sprintf("--plots: leaving out the training curve: got %d points, want at least 2; use a larger --episodes",
@@ -84,7 +84,7 @@ func (f *trainFlags) draw(a *cli.App, learner *dqn.Learner) error {
 	}
 	plots, err := curvesOf(points, learner.Options().Rate)
 	if err == nil {
-		err = drawing.Save(f.plots, "training", drawing.Width, 2.8*drawing.Height, plots...)
+		err = drawing.Save(folder, "training", drawing.Width, 2.8*drawing.Height, plots...)
 	}
 	if err != nil {
 		return exit.With(exit.IO, fmt.Errorf("schedule train: --plots: %w", err))

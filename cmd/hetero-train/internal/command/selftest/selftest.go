@@ -61,15 +61,6 @@ type selftestFlags struct {
 	time    time.Duration
 }
 
-// proof is a conformance suite for one device or communicator.
-type proof struct {
-	name          string // name in the variable HETERO_REQUIRE, for example "cpu"
-	communication bool
-	missing       func() error  // returns the reason why the suite cannot run here, or nil
-	about         func() string // returns hardware and library of the device; may be nil
-	check         func(conformance.T)
-}
-
 // New returns the command that checks devices and communicators on this machine.
 func New(a *cli.App) *cobra.Command {
 	f := new(selftestFlags)
@@ -109,15 +100,6 @@ func New(a *cli.App) *cobra.Command {
 func required(e session.Environment) []string {
 	text, _ := e.Lookup("HETERO_REQUIRE")
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// namesOf returns the names of all suites.
-func namesOf(all []proof) string {
-	names := make([]string, len(all))
-	for i, p := range all {
-		names[i] = p.name
-	}
-	return strings.Join(names, ", ")
 }
 
 // chosen reports whether the flags select the suite p.
@@ -225,57 +207,6 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 			"selftest: no check ran: --device and --run select no check, or the selected parts are missing")
 	}
 	return nil
-}
-
-// prove runs a suite. It prints the hardware, and then one line for each part of the suite. It returns nil if --run
-// excludes the suite.
-func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
-	o.Done = func(path []string, r *conformance.Result) {
-		if _, told := about[p.name]; !told && p.about != nil {
-			about[p.name] = p.about()
-			fmt.Fprintf(out, "%-10s on %s\n", p.name, about[p.name])
-		}
-		if len(path) == 2 {
-			showSuite(out, path, r)
-		}
-	}
-	result := conformance.Run(p.name, p.check, o)
-	// If there are no parts, the suite failed before its first part.
-	if result != nil && len(result.Within) == 0 && result.Status != conformance.Passed {
-		showSuite(out, []string{p.name, ""}, result)
-	}
-	return result
-}
-
-// showSuite prints the line of a part of a suite, and its failures.
-func showSuite(out io.Writer, path []string, r *conformance.Result) {
-	passed, failed, skipped := r.Count()
-	word := "ok"
-	if r.Status == conformance.Failed {
-		word = "FAILED"
-	}
-	fmt.Fprintf(out, "%-10s %-10s %-6s %5d passed", path[0], path[1], word, passed)
-	if failed > 0 {
-		fmt.Fprintf(out, ", %d failed", failed)
-	}
-	if skipped > 0 {
-		fmt.Fprintf(out, ", %d skipped", skipped)
-	}
-	fmt.Fprintf(out, ", %.1f s\n", r.Seconds)
-	showFailures(out, path, r)
-}
-
-// showFailures prints the output of failed checks.
-func showFailures(out io.Writer, path []string, r *conformance.Result) {
-	if r.Status == conformance.Failed && len(r.Output) > 0 {
-		fmt.Fprintf(out, "    %s\n", strings.Join(path, "/"))
-		for _, said := range r.Output {
-			fmt.Fprintf(out, "        %s\n", strings.ReplaceAll(said, "\n", "\n        "))
-		}
-	}
-	for _, sub := range r.Within {
-		showFailures(out, append(slices.Clone(path), sub.Name), sub)
-	}
 }
 
 // writeReport writes r to a file, or to stdout for "-".

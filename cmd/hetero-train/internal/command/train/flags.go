@@ -18,6 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
+const sageMakerFlag = "sagemaker"
+
 // trainFlags are the flags of command train that do more than set a key.
 type trainFlags struct {
 	balancing bool // --enable-load-balancing was given
@@ -154,3 +156,6 @@ func timesRanks(perRank string, ranks int) string {
 	}
 	return strconv.Itoa(n * ranks)
 }
+
+// noBalancing is the origin of the policy "none" if neither a file nor a flag selects a policy.
+const noBalancing = "no --enable-load-balancing"

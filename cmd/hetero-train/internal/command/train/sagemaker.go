@@ -20,8 +20,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const sageMakerFlag = "sagemaker"
-
 // mostFailureBytes is the maximum length of the failure text that SageMaker shows.
 const mostFailureBytes = 1024
 

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
@@ -362,27 +361,4 @@ func noted(annotations map[string]string) (kind string, steps float64) {
 		v = 0
 	}
 	return annotations[kindNote], v
-}
-
-// Apply starts a suspended Job on the nodes of a placement. It fails if the Job has changed since Read.
-func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
-	namespace, name, ok := strings.Cut(p.Job, "/")
-	version, known := c.versions[p.Job]
-	if !ok || !known || len(p.Nodes) == 0 {
-		return fmt.Errorf("job %s: got a placement on %d nodes, want a suspended Job that was read and at least 1 node",
-			p.Job, len(p.Nodes))
-	}
-	hosts := c.hostsOf(p.Nodes)
-	type object = map[string]any
-	affinity := object{
-		"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{
-			{"matchExpressions": []object{{"key": host, "operator": "In", "values": hosts}}}}}}}
-	patch, err := json.Marshal(object{"metadata": object{"resourceVersion": version},
-		"spec": object{"suspend": false, "template": object{"spec": object{"affinity": affinity}}}})
-	if err != nil {
-		return err
-	}
-	_, err = c.kubectl(ctx, "patch", "job", "--namespace="+namespace, "--type=merge", "--patch="+string(patch), "--",
-		name)
-	return err
 }

@@ -14,20 +14,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
-// Change describes what Apply will do with a placement of a Job that Read returned.
-func (c *Client) Change(p jobqueue.Placement) jobqueue.Change {
-	return jobqueue.Change{Job: p.Job, Name: p.Name, Identity: c.uids[p.Job], Nodes: p.Nodes, Hosts: c.hostsOf(p.Nodes),
-		Released: true}
-}
-
-func (c *Client) hostsOf(nodes []string) []string {
-	hosts := make([]string, len(nodes))
-	for i, n := range nodes {
-		hosts[i] = c.hosts[n]
-	}
-	return hosts
-}
-
 // Cluster returns the identity of the cluster: the UID of the namespace kube-system, which differs between clusters.
 func (c *Client) Cluster(ctx context.Context) (string, error) {
 	const path = "/api/v1/namespaces/kube-system"

@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -212,3 +213,6 @@ func tres(text, key string) (string, bool) {
 	}
 	return "", false
 }
+
+// ErrOutput is wrapped by errors about the output of Slurm's programs.
+var ErrOutput = errors.New("unexpected output")

@@ -22,9 +22,6 @@ type Client struct {
 	queue     *answer           // queue that the first call of Undo has read
 }
 
-// ErrOutput is wrapped by errors about the output of Slurm's programs.
-var ErrOutput = errors.New("unexpected output")
-
 func readQueue(ctx context.Context) (queue answer, err error) {
 	text, err := programs.Run(ctx, "squeue", "--json")
 	if err != nil {
@@ -340,3 +337,12 @@ func release(ctx context.Context, id string) error {
 
 // name matches a valid node name. The package checks the names from Slurm, because they become part of a command line.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
+// identity returns a text that distinguishes jobs with the same ID, because Slurm's IDs begin again at 1 after the
+// largest ID.
+func (j *job) identity() string {
+	if math.IsNaN(float64(j.Submit)) {
+		return ""
+	}
+	return "submitted at " + strconv.FormatFloat(float64(j.Submit), 'f', 0, 64)
+}

@@ -3,7 +3,6 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,15 +15,6 @@ import (
 func (c *Client) Change(p jobqueue.Placement) jobqueue.Change {
 	return jobqueue.Change{Job: p.Job, Name: p.Name, Identity: c.submitted[p.Job], Nodes: p.Nodes,
 		Released: c.held[p.Job]}
-}
-
-// identity returns a text that distinguishes jobs with the same ID, because Slurm's IDs begin again at 1 after the
-// largest ID.
-func (j *job) identity() string {
-	if math.IsNaN(float64(j.Submit)) {
-		return ""
-	}
-	return "submitted at " + strconv.FormatFloat(float64(j.Submit), 'f', 0, 64)
 }
 
 // Cluster returns the identity of the cluster, its name and its first controller, for example "test on ctl1".

@@ -15,6 +15,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+// classes returns the number of classes of the model: model.num_classes, or that of the data set if the key is 0.
+func (r *Run) classes() (int, error) {
+	have, want := len(r.Data.Classes()), r.Process.Cfg.Model.NumClasses
+	if want == 0 || r.Data.Tokens != nil && have == 0 {
+		return have, nil
+	}
+	if want < have {
+		return 0, exit.Usagef("model.num_classes: data set %s has %d classes (got %d, want 0 or at least %d)",
+			r.Data.Name, have, want, have)
+	}
+	return want, nil
+}
+
 // balanced is the value of train.class_weights with which balancedWeights computes the weights.
 const balanced = "balanced"
 
