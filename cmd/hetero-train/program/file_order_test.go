@@ -1,0 +1,159 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	export "go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ordered contains the packages whose files have an order from top to bottom: a file uses only files below it.
+// Then a reader can read a package from either end, and understands each file from the files below it.
+var ordered = []string{"./balancer/...", "./engine/train/...", "./cmd/..."}
+
+func TestFilesHaveAnOrder(t *testing.T) {
+	list := exec.Command("go", append([]string{"list", "-export", "-deps",
+		"-json=ImportPath,Dir,Export,DepOnly,GoFiles,CgoFiles"}, ordered...)...)
+	list.Dir, list.Stderr = "../../..", os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports, packages := map[string]string{}, 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath, Dir, Export string
+			DepOnly                 bool
+			GoFiles, CgoFiles       []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export // go list prints a package after all packages that it imports
+		if p.DepOnly {
+			continue
+		}
+		packages++
+		var paths []string
+		for _, file := range append(p.GoFiles, p.CgoFiles...) {
+			paths = append(paths, filepath.Join(p.Dir, file))
+		}
+		uses, err := usesOfFiles(p.ImportPath, paths, exports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cycle := uses.cycle(); cycle != nil {
+			t.Errorf("%s: got files that use each other, want an order of the files: %s", p.ImportPath,
+				uses.describe(cycle))
+		}
+	}
+	if packages < 60 {
+		t.Errorf("got %d packages, want at least 60", packages)
+	}
+}
+
+// uses contains, for each file of a package, what it uses of other files: names of functions, methods, types, constants
+// and variables of the package, by file.
+type uses map[string]map[string]string
+
+func usesOfFiles(path string, files []string, exports map[string]string) (uses, error) {
+	fset := token.NewFileSet()
+	var parsed []*ast.File
+	for _, file := range files {
+		f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, f)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{FakeImportC: true, Importer: export.ForCompiler(fset, "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	pkg, err := config.Check(path, fset, parsed, info)
+	if err != nil {
+		return nil, err
+	}
+	v := uses{}
+	for name, o := range info.Uses {
+		_, function := o.(*types.Func) // also a method
+		if o.Pkg() != pkg || !function && o.Parent() != pkg.Scope() {
+			continue
+		}
+		from, to := filepath.Base(fset.Position(name.Pos()).Filename), filepath.Base(fset.Position(o.Pos()).Filename)
+		if from == to {
+			continue
+		}
+		if v[from] == nil {
+			v[from] = map[string]string{}
+		}
+		if old, ok := v[from][to]; !ok || o.Name() < old {
+			v[from][to] = o.Name()
+		}
+	}
+	return v, nil
+}
+
+// cycle returns files of which each uses the next one, and the last one the first one. It returns nil if there are none.
+func (v uses) cycle() []string {
+	done := map[string]bool{}
+	var path []string
+	var visit func(file string) []string
+	visit = func(file string) []string {
+		if i := slices.Index(path, file); i >= 0 {
+			return path[i:]
+		}
+		if done[file] {
+			return nil
+		}
+		path = append(path, file)
+		for _, next := range slices.Sorted(maps.Keys(v[file])) {
+			if cycle := visit(next); cycle != nil {
+				return cycle
+			}
+		}
+		path, done[file] = path[:len(path)-1], true
+		return nil
+	}
+	for _, file := range slices.Sorted(maps.Keys(v)) {
+		if cycle := visit(file); cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
+
+func (v uses) describe(cycle []string) string {
+	var steps []string
+	for i, file := range cycle {
+		next := cycle[(i+1)%len(cycle)]
+		steps = append(steps, fmt.Sprintf("%s uses %s of %s", file, v[file][next], next))
+	}
+	return strings.Join(steps, ", ")
+}
+
+func TestCyclesOfFilesAreFound(t *testing.T) {
+	tree := uses{"a.go": {"b.go": "B", "c.go": "C"}, "b.go": {"c.go": "C"}}
+	if cycle := tree.cycle(); cycle != nil {
+		t.Errorf("got the cycle %v, want none", cycle)
+	}
+	tree["c.go"] = map[string]string{"d.go": "D"}
+	tree["d.go"] = map[string]string{"b.go": "B"}
+	want := "b.go uses C of c.go, c.go uses D of d.go, d.go uses B of b.go"
+	if got := tree.describe(tree.cycle()); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
