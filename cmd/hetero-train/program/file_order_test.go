@@ -107,7 +107,8 @@ func usesOfFiles(path string, files []string, exports map[string]string) (uses, 
 	return v, nil
 }
 
-// cycle returns files of which each uses the next one, and the last one the first one. It returns nil if there are none.
+// cycle returns files of which each uses the next one, and the last one the first one. It returns nil if there are no
+// such files.
 func (v uses) cycle() []string {
 	done := map[string]bool{}
 	var path []string
