@@ -8,8 +8,9 @@ import "fmt"
 // does not count for a job with [Job.Guessed].
 //
 // If Easy is above 0, the bound is Easy times the longest wait that a job of as many GPUs would have had up to now
-// under policy easy, but at least Seconds. Factor does not count. A simulation of policy easy states these waits.
-// The jobs must be in the order of their arrival.
+// under policy easy, but at least Seconds. Factor does not count. A simulation of policy easy states these waits. If
+// the work is exact, it also predicts the waits of the jobs in its queue. If estimates differ from the work of finished
+// jobs, several simulations draw the unknown work. The jobs must be in the order of their arrival.
 type Bound struct {
 	Factor  float64
 	Seconds float64

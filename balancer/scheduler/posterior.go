@@ -11,7 +11,8 @@ const neighbours = 16
 //
 // The error of a job is its work divided by the work stated at its arrival. Finished jobs have a known error. A job
 // that has computed and has not finished has an error above its steps so far divided by its stated work (a censored
-// value). Without the latter, errors would be too small: jobs with small errors finish first.
+// value). Without the latter, errors would be too small: jobs with small errors finish first. A job that was stopped
+// before the first inexact job finished counts only when it runs again.
 type posterior struct {
 	stated   []float64 // by job: its work as stated at its arrival, in steps
 	arrived  int       // jobs with a value in stated
@@ -36,7 +37,7 @@ func (v *posterior) follow(s *State) {
 	for ; v.arrived < s.Arrived; v.arrived++ {
 		v.stated[v.arrived] = s.Workload.Jobs[v.arrived].Work
 	}
-	before := v.inexact // with it, all jobs were listed when they started
+	before := v.inexact // then all jobs that have run since are listed
 	if jobs, ok := v.news.jobs(s); ok {
 		for _, job := range jobs {
 			v.finish(s, job)

@@ -19,7 +19,8 @@ import (
 //     A simulated job that has done more keeps its drawn work. Otherwise it would end at the smaller one of the drawn
 //     and the true work, and jobs would be too short on average.
 //
-// An arrival or an end costs as much as a decision of policy easy.
+// An arrival or an end costs as much as a decision of policy easy. With drawn work, each call of follow also reads all
+// running jobs.
 type shadow struct {
 	policy  easy
 	state   State

@@ -2,19 +2,21 @@ package scheduler
 
 import "slices"
 
-// samples is the number of simulations of policy easy if estimates are inexact.
+// samples is the number of simulations of policy easy if estimates are inexact. With more, decisions take longer. With
+// fewer, the second smallest of their longest waits differs more between draws.
 const samples = 9
 
 // shadows states the waits under policy easy. While all estimates are exact, it simulates policy easy once. Otherwise
 // it simulates policy easy several times, each time with another draw of the work of jobs that have not finished.
 //
 // The first inexact estimate starts the other simulations. They repeat the time before, in which all GPUs are
-// available to them.
+// available to them. From then on, each decision reads all jobs that run in the simulations.
 //
-// In an overloaded cluster, the longest wait grows with the queue. While all estimates are exact, the simulation is
-// therefore continued until all jobs of its queue have started, whenever the queue has become a third longer than ever
-// before. Later arrivals can hardly make the longest wait shorter. With drawn work, a continuation makes the bound
-// less reliable: the draws of all waiting jobs count at once.
+// In an overloaded cluster, the longest wait grows with the queue. While all estimates are exact, a copy of the
+// simulation is therefore continued until all jobs of its queue have started, whenever the queue is more than a third
+// longer than at the previous continuation. Later arrivals can hardly make the longest wait shorter. GPUs that are not
+// available remain so during a continuation. With drawn work, a continuation makes the bound less reliable: the draws
+// of all waiting jobs count at once.
 type shadows struct {
 	posterior posterior
 	runs      [samples]shadow
@@ -22,7 +24,7 @@ type shadows struct {
 	waits     [samples]float64 // buffer of wait
 
 	ahead shadow    // a copy of the first simulation, for its continuation
-	queue int       // the longest queue that was continued
+	queue int       // jobs in the queue at the previous continuation
 	ends  []float64 // by size: the longest wait of the continuations, in s
 
 	cluster  *Cluster
@@ -61,9 +63,10 @@ func (v *shadows) follow(s *State) {
 	}
 }
 
-// wait returns the longest wait of a job with a number of GPUs up to now under policy easy, in s. With several
-// simulations, it returns the second smallest of their longest waits. The longest wait under policy easy with the true
-// work is then probably longer. With the smallest one, more jobs are overdue, and completion times are longer.
+// wait returns the longest wait under policy easy of a job with a number of GPUs, in s. The waits are those up to now,
+// and those of the continuations. With several simulations, it returns the second smallest of their longest waits up to
+// now. The longest wait under policy easy with the true work is then probably longer. With the smallest one, more jobs
+// are overdue, and completion times are longer.
 func (v *shadows) wait(size int) float64 {
 	if !v.posterior.inexact {
 		return max(v.runs[0].wait(size), v.ends[size])

@@ -24,6 +24,7 @@ import (
 var ordered = []string{"./balancer/...", "./engine/train/...", "./cmd/..."}
 
 func TestFilesHaveAnOrder(t *testing.T) {
+	t.Parallel()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps",
 		"-json=ImportPath,Dir,Export,DepOnly,GoFiles,CgoFiles"}, ordered...)...)
 	list.Dir, list.Stderr = "../../..", os.Stderr
