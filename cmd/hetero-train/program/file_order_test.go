@@ -32,7 +32,7 @@ func TestFilesHaveAnOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exports, packages := map[string]string{}, 0
+	exports, packages, lists := map[string]string{}, 0, 0
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
 			ImportPath, Dir, Export string
@@ -50,7 +50,7 @@ func TestFilesHaveAnOrder(t *testing.T) {
 		}
 		packages++
 		var paths []string
-		for _, file := range append(p.GoFiles, p.CgoFiles...) {
+		for _, file := range slices.Concat(p.GoFiles, p.CgoFiles) {
 			paths = append(paths, filepath.Join(p.Dir, file))
 		}
 		uses, err := usesOfFiles(p.ImportPath, paths, exports)
@@ -61,10 +61,50 @@ func TestFilesHaveAnOrder(t *testing.T) {
 			t.Errorf("%s: got files that use each other, want an order of the files: %s", p.ImportPath,
 				uses.describe(cycle))
 		}
+		if text, err := os.ReadFile(filepath.Join(p.Dir, "doc.go")); err == nil {
+			if list := listOfFiles(string(text)); list != nil {
+				lists++
+				for _, fault := range uses.compare(list, slices.Concat(p.GoFiles, p.CgoFiles)) {
+					t.Errorf("%s/doc.go: %s", p.ImportPath, fault)
+				}
+			}
+		}
 	}
-	if packages < 60 {
-		t.Errorf("got %d packages, want at least 60", packages)
+	if packages < 60 || lists < 5 {
+		t.Errorf("got %d packages and %d lists of files, want at least 60 and 5", packages, lists)
 	}
+}
+
+// listOfFiles returns the files that a package comment lists, each on an indented line.
+func listOfFiles(comment string) (list []string) {
+	for _, line := range strings.Split(comment, "\n") {
+		if name, ok := strings.CutPrefix(line, "//\t"); ok {
+			if name, _, _ = strings.Cut(name, " "); strings.HasSuffix(name, ".go") {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// compare returns the faults of a list that contains each file of a package above the files that it uses.
+func (v uses) compare(list, files []string) (faults []string) {
+	for i, file := range list {
+		if !slices.Contains(files, file) || slices.Contains(list[:i], file) {
+			faults = append(faults, fmt.Sprintf("got %s in the list, want each existing file once", file))
+		}
+		for _, above := range list[:i] {
+			if name, ok := v[file][above]; ok {
+				faults = append(faults, fmt.Sprintf("got %s below %s, want it above: it uses %s", file, above, name))
+			}
+		}
+	}
+	for _, file := range files {
+		if file != "doc.go" && !slices.Contains(list, file) {
+			faults = append(faults, "got no "+file+" in the list, want all files")
+		}
+	}
+	return faults
 }
 
 // uses contains, for each file of a package, what it uses of other files: names of functions, methods, types, constants
@@ -157,5 +197,21 @@ func TestCyclesOfFilesAreFound(t *testing.T) {
 	want := "b.go uses C of c.go, c.go uses D of d.go, d.go uses B of b.go"
 	if got := tree.describe(tree.cycle()); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestWrongListsOfFilesAreFound(t *testing.T) {
+	tree, files := uses{"a.go": {"b.go": "B"}, "b.go": {"c.go": "C"}}, []string{"a.go", "b.go", "c.go", "doc.go"}
+	for comment, want := range map[string][]string{
+		"//\ta.go  first\n//\tb.go  second\n//\tc.go  third": nil,
+		"//\tb.go  first\n//\ta.go  second\n//\td.go  third": {
+			"got a.go below b.go, want it above: it uses B",
+			"got d.go in the list, want each existing file once",
+			"got no c.go in the list, want all files",
+		},
+	} {
+		if got := tree.compare(listOfFiles(comment), files); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", comment, got, want)
+		}
 	}
 }

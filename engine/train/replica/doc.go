@@ -18,15 +18,46 @@
 //
 // # Files
 //
-// The files form layers. A file uses only files of lower layers, or files of its own layer that do not use it:
+// Each file uses only files below it in this list:
 //
-//	new, step, evaluate, adopt, prepare, predictor     entry points
-//	allocate, limits, buckets, load, enter, last       stages of the start and of a step
-//	account, footprint, initial, snapshot, statistics  memory of a replica, and its contents
-//	replica                                            type Replica
-//	results, feed, tally, clock                        results, batches, counts and times of a step
-//	fit, acquire, compile, plancache, plans            plans for shares
-//	graph, fill, pass, options                         one pass, and the options
+//	new.go          start of a replica
+//	step.go         one optimizer step
+//	evaluate.go     one batch of an evaluation
+//	adopt.go        changes of shares and of ranks
+//	prepare.go      plans for the next shares, which compile in the background
+//	predictor.go    forward passes of a trained model
+//	weights.go      parameters from other files
+//	launches.go     launches of a step
+//	trace.go        recording of steps
+//	load.go         micro-batches of a step
+//	enter.go        working copies and values that a pass needs
+//	allocate.go     device memory at the start
+//	limits.go       largest shares, and the first shares
+//	peers.go        comparison of ranks, and copies between them
+//	account.go      memory of a replica
+//	footprint.go    memory and arithmetic of a share
+//	initial.go      initial values of parameters and statistics
+//	values.go       values of parameters and gradients, for callers
+//	snapshot.go     state for checkpoints
+//	statistics.go   running statistics of steps that do not complete
+//	buckets.go      sums of gradients over ranks
+//	exchange.go     exchange after the last bucket
+//	last.go         smaller last micro-batch of an epoch
+//	replica.go      type [Replica]
+//	results.go      results of a step
+//	clock.go        times of the parts of a step
+//	feed.go         prefetched batches
+//	fill.go         one batch in the inputs of a pass
+//	tally.go        counts of predictions by class
+//	fit.go          largest plans that fit
+//	acquire.go      plans for a number of samples
+//	compile.go      compilation, with layers that are recomputed
+//	plancache.go    cache of plans
+//	plans.go        passes for a number of samples
+//	graph.go        graph of a pass
+//	pass.go         one pass, with its memory
+//	options.go      options
+//	memoryerror.go  type [MemoryError]
 //
 // # Duties of the caller
 //
