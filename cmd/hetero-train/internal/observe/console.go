@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vbauerster/mpb/v8"
+
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/train"
-	"github.com/vbauerster/mpb/v8"
 )
 
 // Console prints the progress of a run. In text format, it prints a line every few steps, and on a terminal a bar with
