@@ -131,6 +131,54 @@ func TestTheContinuedShadowIsPolicyEasy(t *testing.T) {
 	}
 }
 
+// Nearly all jobs arrive while most GPUs have failed for a minute. A simulation that is continued with the GPUs that are left
+// would have very long waits, which would count for the rest of the run.
+func TestAFailureOfGPUsIsNotContinued(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 23))
+	for n := range 50 {
+		setup, w := world(random)
+		for i := range w.Jobs {
+			w.Jobs[i].Arrival = 10
+		}
+		w.Jobs[0].Arrival = 0
+		var o simulate.Options
+		for _, up := range []bool{false, true} {
+			for gpu := 4; gpu < len(setup.Cluster.GPUs); gpu++ {
+				at := 5.0
+				if up {
+					at = 70
+				}
+				o.Changes = append(o.Changes, simulate.Change{At: at, GPU: gpu, Up: up})
+			}
+		}
+		p := limited(t, "gang", scheduler.DefaultBound)
+		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, o); err != nil {
+			t.Fatal(err)
+		}
+		easy, err := scheduler.New("easy", scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for gpus := 1; gpus <= 8; gpus++ {
+			longest := 0.0
+			for i := range r.Jobs {
+				if w.Jobs[i].GPUs == gpus {
+					longest = max(longest, r.Jobs[i].Start-w.Jobs[i].Arrival)
+				}
+			}
+			// In the simulation, the first job loses no work when its GPUs fail, so the waits differ a little.
+			if got := scheduler.Ahead(p, gpus); got > 1.1*longest {
+				t.Fatalf("world %d: jobs with %d GPUs wait for at most %v s in the continued simulation, want at most 1.1 x %v s",
+					n, gpus, got, longest)
+			}
+		}
+	}
+}
+
 // If all estimates are three times the work, the simulation of easy must learn this from finished jobs. Otherwise its
 // cluster would be overloaded, and jobs would wait much longer than under easy with the same estimates.
 func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {

@@ -1,6 +1,9 @@
 package scheduler
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // neighbours is the number of jobs on each side whose errors are used for a draw. With more, the estimates of these
 // jobs differ more from that of the drawn job, and with them the errors. With fewer, draws repeat the same errors.
@@ -21,10 +24,15 @@ type posterior struct {
 	news     reader    // jobs of the true state
 	listed   []bool    // by job: in list
 	list     sorted    // jobs that have computed, by stated work; empty while inexact is false
+	fresh    []int     // jobs that finished in this call of follow
+	learnt   []span    // stated work of the jobs that the fresh jobs say something about, in steps
 	near     []int     // buffer of draw: jobs
 	errors   []float64 // buffer of draw
 	jobs     []int     // buffer of draw: the jobs of errors
 }
+
+// span is an interval of stated work, in steps.
+type span struct{ from, to float64 }
 
 func (v *posterior) reset(jobs int) {
 	v.stated, v.finished, v.listed = make([]float64, jobs), make([]bool, jobs), make([]bool, jobs)
@@ -37,6 +45,7 @@ func (v *posterior) follow(s *State) {
 	for ; v.arrived < s.Arrived; v.arrived++ {
 		v.stated[v.arrived] = s.Workload.Jobs[v.arrived].Work
 	}
+	v.fresh, v.learnt = v.fresh[:0], v.learnt[:0]
 	before := v.inexact // then all jobs that have run since are listed
 	if jobs, ok := v.news.jobs(s); ok {
 		for _, job := range jobs {
@@ -60,12 +69,24 @@ func (v *posterior) follow(s *State) {
 	for i := range s.Running {
 		v.add(s.Running[i].Job)
 	}
+	for _, job := range v.fresh {
+		x := span{v.stated[job], v.stated[job]}
+		for _, near := range v.surround(item{v.stated[job], job}) {
+			x.from, x.to = min(x.from, v.stated[near]), max(x.to, v.stated[near])
+		}
+		v.learnt = append(v.learnt, x)
+	}
+}
+
+// learns reports whether a job with a similar stated work has finished in the last call of follow.
+func (v *posterior) learns(job int) bool {
+	return slices.ContainsFunc(v.learnt, func(x span) bool { return x.from <= v.stated[job] && v.stated[job] <= x.to })
 }
 
 // finish records a job if it has finished.
 func (v *posterior) finish(s *State, job int) {
 	if job < s.Arrived && s.Remaining[job] == 0 && !v.finished[job] {
-		v.finished[job] = true
+		v.finished[job], v.fresh = true, append(v.fresh, job)
 		v.inexact = v.inexact || s.Workload.Jobs[job].Work != v.stated[job]
 	}
 }
@@ -83,16 +104,17 @@ func (v *posterior) steps(s *State, job int) float64 {
 	return s.Workload.Jobs[job].Work - s.Remaining[job]
 }
 
-// draw returns the work of a job in steps: the true work of a finished job, otherwise a draw that is larger than least.
-// least is at least the result of steps. Calls with the same number sample use the same random numbers.
+// draw returns the work of a job in steps, which is at least least: the true work of a finished job, otherwise a draw
+// that is larger than least. least is at least the result of steps. If it is larger than the true work of a finished
+// job, the result is a draw, too. Calls with the same number sample use the same random numbers.
 //
 // The draw is the error of one of the jobs with the most similar stated work. If that job has not finished, the draw is
 // repeated among the jobs with larger errors (the redistribution to the right of Efron, The two sample problem with
 // censored data, 1967). If there is none, the limit doubles, as the estimate of a job that exceeds it.
 func (v *posterior) draw(s *State, job int, least float64, sample uint64) float64 {
 	stated := v.stated[job]
-	if !v.inexact || v.finished[job] {
-		return s.Workload.Jobs[job].Work
+	if work := s.Workload.Jobs[job].Work; !v.inexact || v.finished[job] && least <= work {
+		return work
 	}
 	v.surround(item{stated, job})
 	random := rand.New(rand.NewPCG(sample, uint64(job)))
@@ -103,7 +125,11 @@ func (v *posterior) draw(s *State, job int, least float64, sample uint64) float6
 				v.errors, v.jobs = append(v.errors, e), append(v.jobs, near)
 			}
 		}
-		if len(v.errors) == 0 {
+		switch {
+		case len(v.errors) > 0:
+		case limit == least/stated && least > v.steps(s, job):
+			return least
+		default:
 			return stated * max(1, 2*limit)
 		}
 		i := random.IntN(len(v.errors))
@@ -113,8 +139,8 @@ func (v *posterior) draw(s *State, job int, least float64, sample uint64) float6
 	}
 }
 
-// surround sets near to the listed jobs with the most similar stated work.
-func (v *posterior) surround(x item) {
+// surround sets near to the listed jobs with the most similar stated work, and returns near.
+func (v *posterior) surround(x item) []int {
 	v.near = v.near[:0]
 	after := v.list.from(x)
 	before := after
@@ -128,4 +154,5 @@ func (v *posterior) surround(x item) {
 			v.near = append(v.near, y.id)
 		}
 	}
+	return v.near
 }

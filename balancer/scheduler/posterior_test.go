@@ -96,3 +96,39 @@ func TestTheShadowsHaveTheWaitsOfEasy(t *testing.T) {
 		t.Errorf("got a mean wait of %v s, want that of easy, %v s, within 25 %%", mean/n, want/n)
 	}
 }
+
+// Every 20th job states a thousand times its work, as jobs do that state the longest permitted time. The first of them
+// that ends must correct the simulations of the others, which run already.
+func TestTheShadowsForgetFarTooLongEstimates(t *testing.T) {
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 8, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 512 << 30, Network: math.NaN()})
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 3000, Load: 0.8, Seed: 11})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.Jobs {
+		if w.Jobs[i].Estimate = w.Jobs[i].Work; i%20 == 0 {
+			w.Jobs[i].Estimate *= 1000
+		}
+	}
+	longest := func(p scheduler.Policy) (wait float64) {
+		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds, simulate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.Jobs {
+			wait = max(wait, r.Jobs[i].Start-w.Jobs[i].Arrival)
+		}
+		return wait
+	}
+	easy, err := scheduler.New("easy", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := longest(limited(t, "gang", scheduler.DefaultBound)), longest(easy)
+	t.Logf("longest wait: %.0f s with gang, %.0f s with easy", got, want)
+	if got > 2*want {
+		t.Errorf("got a longest wait of %v s, want at most twice that of easy, %v s", got, want)
+	}
+}

@@ -16,8 +16,9 @@ import (
 //
 //   - If the true job has done more steps than the drawn work, the work is drawn again.
 //   - If the true job ends, its work is known. This counts only if the simulated job has not done as many steps yet.
-//     A simulated job that has done more keeps its drawn work. Otherwise it would end at the smaller one of the drawn
-//     and the true work, and jobs would be too short on average.
+//     Otherwise simulated jobs would end at the smaller one of the drawn and the true work, and would be too short on
+//     average.
+//   - If a job with a similar stated work ends, the work is drawn again, above the steps of the simulated job.
 //
 // An arrival or an end costs as much as a decision of policy easy. With drawn work, each call of follow also reads all
 // running jobs.
@@ -194,11 +195,11 @@ func (v *shadow) correct(s *State, job int) bool {
 	if !r.runs {
 		return false
 	}
-	total := r.total
+	total, work := r.total, s.Workload.Jobs[job].Work
 	switch p := v.posterior; {
-	case !p.inexact || p.finished[job] && r.steps(v.state.Now) <= s.Workload.Jobs[job].Work:
-		total = s.Workload.Jobs[job].Work
-	case !p.finished[job] && (v.exact || p.steps(s, job) > r.total):
+	case !p.inexact || p.finished[job] && r.steps(v.state.Now) <= work:
+		total = work
+	case v.exact || !p.finished[job] && p.steps(s, job) > r.total || p.learns(job):
 		total = p.draw(s, job, max(p.steps(s, job), r.steps(v.state.Now)), v.sample)
 	}
 	if total == r.total {

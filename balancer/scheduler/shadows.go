@@ -54,7 +54,8 @@ func (v *shadows) follow(s *State) {
 	for i := range v.runs[:v.active] {
 		v.runs[i].follow(s)
 	}
-	if n := len(v.runs[0].state.Queue); !v.posterior.inexact && n > v.queue+v.queue/3 {
+	first := &v.runs[0].state
+	if n := len(first.Queue); !v.posterior.inexact && n > v.queue+v.queue/3 && !slices.Contains(first.Up, false) {
 		v.queue = n
 		v.ahead.empty(&v.runs[0], s)
 		for size, wait := range v.ahead.longest {
