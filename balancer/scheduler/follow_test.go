@@ -131,7 +131,7 @@ func TestTheContinuedShadowIsPolicyEasy(t *testing.T) {
 	}
 }
 
-// Nearly all jobs arrive while most GPUs have failed for a minute. A simulation that is continued with the GPUs that are left
+// Nearly all jobs arrive while most GPUs have failed for a minute. A simulation that is continued with the other GPUs
 // would have very long waits, which would count for the rest of the run.
 func TestAFailureOfGPUsIsNotContinued(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 23))

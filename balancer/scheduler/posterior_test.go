@@ -113,7 +113,8 @@ func TestTheShadowsForgetFarTooLongEstimates(t *testing.T) {
 		}
 	}
 	longest := func(p scheduler.Policy) (wait float64) {
-		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds, simulate.Options{})
+		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds,
+			simulate.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
