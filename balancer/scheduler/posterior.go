@@ -104,13 +104,14 @@ func (v *posterior) steps(s *State, job int) float64 {
 	return s.Workload.Jobs[job].Work - s.Remaining[job]
 }
 
-// draw returns the work of a job in steps, which is at least least: the true work of a finished job, otherwise a draw
+// draw returns the work of a job in steps: the true work of a finished job, otherwise a draw
 // that is larger than least. least is at least the result of steps. If it is larger than the true work of a finished
 // job, the result is a draw, too. Calls with the same number sample use the same random numbers.
 //
 // The draw is the error of one of the jobs with the most similar stated work. If that job has not finished, the draw is
 // repeated among the jobs with larger errors (the redistribution to the right of Efron, The two sample problem with
-// censored data, 1967). If there is none, the limit doubles, as the estimate of a job that exceeds it.
+// censored data, 1967). If there is no such job, the limit doubles, as the estimate of a job that exceeds it. However,
+// if only the simulated job has done so many steps, and the true job has not, the result is least: the job ends.
 func (v *posterior) draw(s *State, job int, least float64, sample uint64) float64 {
 	stated := v.stated[job]
 	if work := s.Workload.Jobs[job].Work; !v.inexact || v.finished[job] && least <= work {

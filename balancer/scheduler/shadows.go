@@ -14,9 +14,9 @@ const samples = 9
 //
 // In an overloaded cluster, the longest wait grows with the queue. While all estimates are exact, a copy of the
 // simulation is therefore continued until all jobs of its queue have started, whenever the queue is more than a third
-// longer than at the previous continuation. Later arrivals can hardly make the longest wait shorter. GPUs that are not
-// available remain so during a continuation. With drawn work, a continuation makes the bound less reliable: the draws
-// of all waiting jobs count at once.
+// longer than at the previous continuation. Later arrivals can hardly make the longest wait shorter. No continuation
+// begins while a GPU is not available: the waits without this GPU would count for the rest of the run. With drawn work,
+// a continuation makes the bound less reliable: the draws of all waiting jobs count at once.
 type shadows struct {
 	posterior posterior
 	runs      [samples]shadow
