@@ -111,7 +111,7 @@ func (v *posterior) steps(s *State, job int) float64 {
 // The draw is the error of one of the jobs with the most similar stated work. If that job has not finished, the draw is
 // repeated among the jobs with larger errors (the redistribution to the right of Efron, The two sample problem with
 // censored data, 1967). If there is no such job, the limit doubles, as the estimate of a job that exceeds it. However,
-// if only the simulated job has done so many steps, and the true job has not, the result is least: the job ends.
+// if only the simulated job has done least, and the true job has done less, the result is least: the job ends.
 func (v *posterior) draw(s *State, job int, least float64, sample uint64) float64 {
 	stated := v.stated[job]
 	if work := s.Workload.Jobs[job].Work; !v.inexact || v.finished[job] && least <= work {
