@@ -20,7 +20,7 @@ printf '0,1,0.01\n0,256,2.56\n1,1,0.02\n1,256,5.12\n2,1,0.03\n2,256,7.68\n' > cu
 hetero-train -c configs/resnet50.toml --set data.dataset=images --set data.path=photos --set data.batch_size=8 --set train.steps=2 --set ema.decay=0.9 --set tracking.mlflow=mlruns
 ln -s step-00000002 experiments/resnet50/checkpoints/step-00000780
 for model in resnet18 resnet50; do
-    hetero-train train --experiment-name $model-run --model $model --dataset synthetic_image --num-samples 8 --batch-size 4 --set data.image_size=32 --set train.steps=1 --set ema.decay=0.9
+    hetero-train train --experiment-name $model-run --model $model --dataset synthetic_image --num-samples 8 --batch-size 4 --set data.image_size=32 --set train.steps=1 --set ema.decay=0.9 --set optimizer.lr=0.001
     hetero-train checkpoint export $model-run --output $model-weights.safetensors
 done
 mv experiments/resnet50-run experiments/run && mv resnet50-weights.safetensors theirs.safetensors

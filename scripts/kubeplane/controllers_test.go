@@ -38,7 +38,11 @@ func (c *cluster) controllers(trainer bool) {
 		c.kubectl("apply", "--server-side", "-k", filepath.Join(kubeflow, "manifests/base/crds"))
 	}
 	for _, name := range strings.Fields(c.kubectl("get", "crds", "-o", "name")) {
-		c.kubectl("wait", "--for=condition=Established", "--timeout=60s", name)
+		// kubectl wait fails if the definition has no list of conditions yet.
+		c.until(name+" is established", time.Minute, func() bool {
+			_, code := c.try("", "kubectl", "wait", "--for=condition=Established", "--timeout=10s", name)
+			return code == 0
+		})
 	}
 	// Where controllers look for certificates, below TMPDIR.
 	certificates := filepath.Join(c.folder, "k8s-webhook-server", "serving-certs")
