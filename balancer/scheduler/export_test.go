@@ -27,10 +27,10 @@ func ShadowOf(p Policy, sample int) []float64 {
 // Ahead returns the longest wait of the jobs with a number of GPUs in the continuations of the simulation of policy
 // easy under a policy of [Limit], in s. The longest wait of jobs that have started before is contained.
 func Ahead(p Policy, gpus int) float64 {
-	b := p.(*bounded)
-	for job, size := range b.shadow.runs[0].size {
-		if b.shadow.workload.Jobs[job].GPUs == gpus {
-			return b.shadow.ends[size]
+	v := p.(*bounded).shadow
+	for job, size := range v.runs[0].size {
+		if v.runs[0].work.Jobs[job].GPUs == gpus {
+			return v.ends[size]
 		}
 	}
 	return 0
@@ -56,7 +56,7 @@ func Draws(stated, work, remaining []float64, sample uint64) []float64 {
 	p.follow(s)
 	draws := make([]float64, n)
 	for job := range draws {
-		draws[job] = p.draw(s, job, p.steps(s, job), sample)
+		draws[job] = p.draw(s, job, p.computed(s, job), sample)
 	}
 	return draws
 }

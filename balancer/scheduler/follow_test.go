@@ -46,6 +46,36 @@ func limited(t *testing.T, name string, b scheduler.Bound) scheduler.Policy {
 	return scheduler.Limit(p, b, scheduler.Options{})
 }
 
+func easy(t *testing.T) scheduler.Policy {
+	t.Helper()
+	p, err := scheduler.New("easy", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run simulates a policy.
+func run(t *testing.T, p scheduler.Policy, setup *workload.Setup, w *scheduler.Workload,
+	o simulate.Options) *scheduler.Result {
+	t.Helper()
+	r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// longestWait returns the longest wait of the jobs with a number of GPUs, or of all jobs if gpus is 0, in s.
+func longestWait(r *scheduler.Result, w *scheduler.Workload, gpus int) (wait float64) {
+	for i := range r.Jobs {
+		if gpus == 0 || w.Jobs[i].GPUs == gpus {
+			wait = max(wait, r.Jobs[i].Start-w.Jobs[i].Arrival)
+		}
+	}
+	return wait
+}
+
 // The bound follows the waits under policy easy. Each start of the simulation next to the policy must be bit-equal to
 // that of a simulation of policy easy alone. The starts must not depend on the policy.
 func TestTheShadowIsPolicyEasy(t *testing.T) {
@@ -54,17 +84,8 @@ func TestTheShadowIsPolicyEasy(t *testing.T) {
 	for n := range 200 {
 		setup, w := world(random)
 		p := limited(t, []string{"gang", "srf", "fcfs"}[n%3], scheduler.DefaultBound)
-		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		easy, err := scheduler.New("easy", scheduler.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, simulate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run(t, p, setup, w, simulate.Options{})
+		want := run(t, easy(t), setup, w, simulate.Options{})
 		for job, at := range scheduler.Shadow(p) {
 			if at < 0 {
 				continue // the run has ended before
@@ -99,24 +120,10 @@ func TestTheContinuedShadowIsPolicyEasy(t *testing.T) {
 			}
 		}
 		p := limited(t, "gang", scheduler.DefaultBound)
-		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		easy, err := scheduler.New("easy", scheduler.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, simulate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		run(t, p, setup, w, simulate.Options{})
+		r := run(t, easy(t), setup, w, simulate.Options{})
 		for gpus := 1; gpus <= 8; gpus++ {
-			want := 0.0
-			for i := range r.Jobs {
-				if w.Jobs[i].GPUs == gpus {
-					want = max(want, r.Jobs[i].Start-w.Jobs[i].Arrival)
-				}
-			}
+			want := longestWait(r, w, gpus)
 			if want > 5000 {
 				longer++
 			}
@@ -152,24 +159,10 @@ func TestAFailureOfGPUsIsNotContinued(t *testing.T) {
 			}
 		}
 		p := limited(t, "gang", scheduler.DefaultBound)
-		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, o); err != nil {
-			t.Fatal(err)
-		}
-		easy, err := scheduler.New("easy", scheduler.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run(t, p, setup, w, o)
+		r := run(t, easy(t), setup, w, o)
 		for gpus := 1; gpus <= 8; gpus++ {
-			longest := 0.0
-			for i := range r.Jobs {
-				if w.Jobs[i].GPUs == gpus {
-					longest = max(longest, r.Jobs[i].Start-w.Jobs[i].Arrival)
-				}
-			}
+			longest := longestWait(r, w, gpus)
 			// In the simulation, the first job loses no work when its GPUs fail, so the waits differ a little.
 			if got := scheduler.Ahead(p, gpus); got > 1.1*longest {
 				t.Fatalf("world %d: jobs with %d GPUs wait for at most %v s in the continued simulation, want at most 1.1 x %v s",
@@ -192,21 +185,10 @@ func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {
 	for i := range w.Jobs {
 		w.Jobs[i].Estimate = 3 * w.Jobs[i].Work
 	}
-	easy, err := scheduler.New("easy", scheduler.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := limited(t, "gang", scheduler.DefaultBound)
-	run := func(p scheduler.Policy) *scheduler.Result {
-		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds,
-			simulate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	run(p)
-	want, mean, n := run(easy), [2]float64{}, 0.0
+	run(t, uncertain.Hide(p, uncertain.Options{}), setup, w, simulate.Options{})
+	want := run(t, uncertain.Hide(easy(t), uncertain.Options{}), setup, w, simulate.Options{})
+	mean, n := [2]float64{}, 0.0
 	for job, at := range scheduler.Shadow(p) {
 		if at >= 0 {
 			mean[0], mean[1], n = mean[0]+at-w.Jobs[job].Arrival, mean[1]+want.Jobs[job].Start-w.Jobs[job].Arrival, n+1

@@ -99,14 +99,14 @@ func (v *posterior) add(job int) {
 	}
 }
 
-// steps returns the steps that a job has computed in the true state.
-func (v *posterior) steps(s *State, job int) float64 {
+// computed returns the steps that a job has computed in the true state.
+func (v *posterior) computed(s *State, job int) float64 {
 	return s.Workload.Jobs[job].Work - s.Remaining[job]
 }
 
-// draw returns the work of a job in steps: the true work of a finished job, otherwise a draw
-// that is larger than least. least is at least the result of steps. If it is larger than the true work of a finished
-// job, the result is a draw, too. Calls with the same number sample use the same random numbers.
+// draw returns the work of a job in steps: the true work of a finished job, otherwise a draw that is larger than least.
+// least is at least the result of computed. If it is larger than the true work of a finished job, the result is a draw,
+// too. Calls with the same number sample use the same random numbers.
 //
 // The draw is the error of one of the jobs with the most similar stated work. If that job has not finished, the draw is
 // repeated among the jobs with larger errors (the redistribution to the right of Efron, The two sample problem with
@@ -122,13 +122,13 @@ func (v *posterior) draw(s *State, job int, least float64, sample uint64) float6
 	for limit := least / stated; ; {
 		v.errors, v.jobs = v.errors[:0], v.jobs[:0]
 		for _, near := range v.near {
-			if e := v.steps(s, near) / v.stated[near]; e > limit {
+			if e := v.computed(s, near) / v.stated[near]; e > limit {
 				v.errors, v.jobs = append(v.errors, e), append(v.jobs, near)
 			}
 		}
 		switch {
 		case len(v.errors) > 0:
-		case limit == least/stated && least > v.steps(s, job):
+		case limit == least/stated && least > v.computed(s, job):
 			return least
 		default:
 			return stated * max(1, 2*limit)

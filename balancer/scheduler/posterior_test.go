@@ -68,21 +68,10 @@ func TestTheShadowsHaveTheWaitsOfEasy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := func(p scheduler.Policy) *scheduler.Result {
-			r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{Sigma: 1, Seed: seed}), setup.Cluster, w,
-				setup.Speeds, simulate.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
-		easy, err := scheduler.New("easy", scheduler.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		under := run(easy)
+		hidden := uncertain.Options{Sigma: 1, Seed: seed}
+		under := run(t, uncertain.Hide(easy(t), hidden), setup, w, simulate.Options{})
 		p := limited(t, "gang", scheduler.DefaultBound)
-		run(p)
+		run(t, uncertain.Hide(p, hidden), setup, w, simulate.Options{})
 		for sample := range scheduler.Samples {
 			for job, at := range scheduler.ShadowOf(p, sample) {
 				if at >= 0 {
@@ -112,22 +101,10 @@ func TestTheShadowsForgetFarTooLongEstimates(t *testing.T) {
 			w.Jobs[i].Estimate *= 1000
 		}
 	}
-	longest := func(p scheduler.Policy) (wait float64) {
-		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds,
-			simulate.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range r.Jobs {
-			wait = max(wait, r.Jobs[i].Start-w.Jobs[i].Arrival)
-		}
-		return wait
+	longest := func(p scheduler.Policy) float64 {
+		return longestWait(run(t, uncertain.Hide(p, uncertain.Options{}), setup, w, simulate.Options{}), w, 0)
 	}
-	easy, err := scheduler.New("easy", scheduler.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := longest(limited(t, "gang", scheduler.DefaultBound)), longest(easy)
+	got, want := longest(limited(t, "gang", scheduler.DefaultBound)), longest(easy(t))
 	t.Logf("longest wait: %.0f s with gang, %.0f s with easy", got, want)
 	if got > 2*want {
 		t.Errorf("got a longest wait of %v s, want at most twice that of easy, %v s", got, want)

@@ -197,10 +197,10 @@ func (v *shadow) correct(s *State, job int) bool {
 	}
 	total, work := r.total, s.Workload.Jobs[job].Work
 	switch p := v.posterior; {
-	case !p.inexact || p.finished[job] && r.steps(v.state.Now) <= work:
+	case !p.inexact || p.finished[job] && r.computed(v.state.Now) <= work:
 		total = work
-	case v.exact || !p.finished[job] && p.steps(s, job) > r.total || p.learns(job):
-		total = p.draw(s, job, max(p.steps(s, job), r.steps(v.state.Now)), v.sample)
+	case v.exact || !p.finished[job] && p.computed(s, job) > r.total || p.learns(job):
+		total = p.draw(s, job, max(p.computed(s, job), r.computed(v.state.Now)), v.sample)
 	}
 	if total == r.total {
 		return false
@@ -211,8 +211,8 @@ func (v *shadow) correct(s *State, job int) bool {
 	return true
 }
 
-// steps returns the steps that a running job has done.
-func (r *ghost) steps(now float64) float64 { return r.done + r.speed*(now-r.since) }
+// computed returns the steps that a running job has done.
+func (r *ghost) computed(now float64) float64 { return r.done + r.speed*(now-r.since) }
 
 // end returns the time at which a running job ends, in s.
 func (v *shadow) end(job int) float64 {
@@ -254,7 +254,7 @@ func (v *shadow) start(s *State, job int, on []int) {
 	}
 	gpus := append([]int(nil), on...)
 	if !r.started {
-		r.total = v.posterior.draw(s, job, v.posterior.steps(s, job), v.sample)
+		r.total = v.posterior.draw(s, job, v.posterior.computed(s, job), v.sample)
 	}
 	r.started, r.runs, r.since, r.speed, r.guess = true, true, st.Now, st.Rate(job, gpus, -1), st.Remaining[job]
 	i, _ := slices.BinarySearch(st.Queue, job)

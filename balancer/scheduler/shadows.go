@@ -26,15 +26,11 @@ type shadows struct {
 	ahead shadow    // a copy of the first simulation, for its continuation
 	queue int       // jobs in the queue at the previous continuation
 	ends  []float64 // by size: the longest wait of the continuations, in s
-
-	cluster  *Cluster
-	workload *Workload
-	speeds   Speeds
 }
 
 func (v *shadows) reset(c *Cluster, w *Workload, s Speeds) error {
 	v.posterior.reset(len(w.Jobs))
-	v.active, v.queue, v.cluster, v.workload, v.speeds = 1, 0, c, w, s
+	v.active, v.queue = 1, 0
 	if err := v.ahead.reset(c, w, s, &v.posterior, 0); err != nil {
 		return err
 	}
@@ -45,16 +41,16 @@ func (v *shadows) reset(c *Cluster, w *Workload, s Speeds) error {
 // follow advances to the time of the true state.
 func (v *shadows) follow(s *State) {
 	v.posterior.follow(s)
+	first := &v.runs[0].state
 	for ; v.posterior.inexact && v.active < samples; v.active++ {
-		err := v.runs[v.active].reset(v.cluster, v.workload, v.speeds, &v.posterior, uint64(v.active))
-		if err != nil { // the reset of the first simulation had the same arguments
+		err := v.runs[v.active].reset(first.Cluster, first.Workload, first.Speeds, &v.posterior, uint64(v.active))
+		if err != nil { // the reset of the first simulation had the same cluster and jobs
 			panic(err)
 		}
 	}
 	for i := range v.runs[:v.active] {
 		v.runs[i].follow(s)
 	}
-	first := &v.runs[0].state
 	if n := len(first.Queue); !v.posterior.inexact && n > v.queue+v.queue/3 && !slices.Contains(first.Up, false) {
 		v.queue = n
 		v.ahead.empty(&v.runs[0], s)

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func TestFilesHaveAnOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	exports, packages, lists := map[string]string{}, 0, 0
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
 			ImportPath, Dir, Export string
 			DepOnly                 bool
